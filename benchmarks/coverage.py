@@ -1,6 +1,8 @@
 """Are runs that decide themselves how long they are as precise as they say?
 
     python benchmarks/coverage.py --runs 200 --out docs/results/coverage.json
+    python benchmarks/coverage.py --runs 50 --first 100 --out part.json      # seeds from 100 on
+    python benchmarks/coverage.py --join part.json ... --out docs/results/coverage.json
 
 The same target is sampled by `rx.sample(target, start)` with many seeds. A run claims a mean with a
 standard error, sd / sqrt(effective size), and a 90 % interval from it should cover the true mean in
@@ -43,8 +45,8 @@ def claims(posterior: rx.Posterior) -> dict[str, tuple[float, float, float]]:
     return estimates
 
 
-def measure(runs: int, size: int, chains: int) -> dict[str, Any]:
-    """Return how often intervals cover the truth, and how long the runs were."""
+def measure(runs: int, size: int, chains: int, first: int = 0) -> dict[str, Any]:
+    """Return for each run whether intervals cover the truth, and how long it was."""
     target, built = two_modes(size), {}
 
     def build_once(program: Any, keys: Any, capacity: int) -> Any:
@@ -56,7 +58,7 @@ def measure(runs: int, size: int, chains: int) -> dict[str, Any]:
 
     covered: dict[str, list[bool]] = {"mean": [], "mass": []}
     steps, warned, seconds = [], 0, []
-    for seed in range(runs):
+    for seed in range(first, first + runs):
         began = time.process_time()
         with (
             warnings.catch_warnings(record=True) as said,
@@ -71,20 +73,38 @@ def measure(runs: int, size: int, chains: int) -> dict[str, Any]:
         steps.append(run.num_steps)
         for name, (value, error, truth) in claims(run).items():
             covered[name].append(bool(abs(value - truth) < _WIDTH * error))
-        so_far = {name: f"{sum(found)} of {seed + 1}" for name, found in covered.items()}
+        so_far = {name: f"{sum(found)} of {len(found)}" for name, found in covered.items()}
         print(so_far, f"{seconds[-1]:.1f} s", file=sys.stderr, flush=True)
-    shares = {name: float(np.mean(found)) for name, found in covered.items()}
     return {
         "target": target.title,
-        "runs": runs,
         "chains": chains,
-        "coverage of 90 % intervals": shares,
-        "standard error of that": float(np.sqrt(0.09 / runs)),
+        "covered": covered,
         "warned": warned,
+        "steps": steps,
+        "seconds": seconds,
+        "machine": f"one core, jax {jax.__version__}",
+    }
+
+
+def summed_up(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return how often intervals cover the truth, and how long the runs were, of all parts."""
+    steps, seconds = ([one for part in parts for one in part[key]] for key in ("steps", "seconds"))
+    covered = {
+        name: [one for part in parts for one in part["covered"][name]]
+        for name in parts[0]["covered"]
+    }
+    return {
+        "target": parts[0]["target"],
+        "runs": len(steps),
+        "chains": parts[0]["chains"],
+        "coverage of 90 % intervals": {name: float(np.mean(of)) for name, of in covered.items()},
+        "standard error of that": float(np.sqrt(0.09 / len(steps))),
+        "warned": sum(part["warned"] for part in parts),
         "steps": {"median": float(np.median(steps)), "most": int(np.max(steps))},
         "seconds of a run": float(np.median(seconds)),
-        "machine": f"one core, jax {jax.__version__}",
-        "command": "python benchmarks/coverage.py " + " ".join(sys.argv[1:]),
+        "machine": parts[0]["machine"],
+        "command": f"python benchmarks/coverage.py --runs {len(steps)}",
+        "parts": parts,
     }
 
 
@@ -93,14 +113,20 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--size", type=int, default=2, help="dimensions of the target")
     parser.add_argument("--chains", type=int, default=4)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--join", type=Path, nargs="+", metavar="FILE", help="parts of the runs")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    use_one_core()
-    found = measure(arguments.runs, arguments.size, arguments.chains)
-    text = json.dumps(found, indent=1)
-    print(text)
+    if arguments.join:
+        parts = [part for file in arguments.join for part in json.loads(file.read_text())["parts"]]
+    else:
+        use_one_core()
+        given = arguments.runs, arguments.size, arguments.chains, arguments.first
+        parts = [measure(*given)]
+    found = summed_up(parts)
+    print(json.dumps({key: value for key, value in found.items() if key != "parts"}, indent=1))
     if arguments.out:
-        arguments.out.write_text(f"{text}\n")
+        arguments.out.write_text(f"{json.dumps(found)}\n")
 
 
 if __name__ == "__main__":

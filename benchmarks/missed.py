@@ -2,11 +2,13 @@
 made wrong on purpose and frozen.
 
 `python benchmarks/missed.py` runs them and prints a table of what they warn of; `--only 3 28` runs
-those of these numbers, `--seed` other ones. The table is in the README.
+those of these numbers, `--seed` other ones, `--json FILE` writes rows, which `--join FILE ...`
+prints together. The table is in the README.
 """
 
 import argparse
 import contextlib
+import json
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -222,15 +224,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", type=int, nargs="*", help="numbers of runs, from 0 to 49")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--join", type=Path, nargs="+", metavar="FILE")
     options = parser.parse_args()
     print("|".join(["", *HEAD, ""]), "|".join(["", *len(HEAD) * ["---"], ""]), sep="\n")
-    warn = {"right": 0, "wrong": 0}
-    for number, case in enumerate([*RIGHT, *WRONG]):
+    rows = []
+    for file in options.join or ():
+        rows += json.loads(file.read_text())
+    for row in sorted(rows, key=lambda row: row["number"]):
+        print("|".join(["", *row["cells"], ""]))
+    for number, case in enumerate([] if options.join else [*RIGHT, *WRONG]):
         if options.only is None or number in options.only:
             posterior = run(case, options.seed)
-            print("|".join(["", *row_of(case, posterior), ""]), flush=True)
-            warn["wrong" if case.wrong else "right"] += bool(posterior.problems())
-    print(", ".join(f"{count} {kind} runs warn" for kind, count in warn.items()))
+            kind, told = "wrong" if case.wrong else "right", list(posterior.problems())
+            row = {"number": number, "kind": kind, "cells": row_of(case, posterior)}
+            rows.append(row | {"problems": told, "short": posterior.shortcomings()})
+            print("|".join(["", *row["cells"], ""]), flush=True)
+            if options.json is not None:
+                options.json.write_text(json.dumps(rows, indent=1) + "\n")
+    for kind in ("right", "wrong"):
+        own = [row for row in rows if row["kind"] == kind]
+        warn, done = sum(bool(row["problems"]) for row in own), sum(not row["short"] for row in own)
+        print(f"{len(own)} {kind} runs: {warn} warn, {done} are done")
 
 
 if __name__ == "__main__":

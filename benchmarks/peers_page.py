@@ -5,6 +5,7 @@ python benchmarks/peers_page.py docs/results
 
 import json
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -47,11 +48,11 @@ ABOUT = {
 _INTRO = """# A race with other samplers
 
 Which samplers find the modes, how accurately, and how fast? On targets with known answers,
-`rx.sample` is called once with its defaults. Every other sampler then gets the processor time that
-`rx.sample` took (without compilation), in the same process, on the same core, in turns; each target
-may have its own process. A sampler is *right* on a target if every run has means within {mean:g}
-sd, standard deviations within {low:g} to {high:g} of the truth and masses of modes within {mass:g},
-as in [The right answer, or a warning](truth.md).
+`rx.sample(target, start, num_chains=4)` is called once, which decides itself how long it is. Every
+other sampler then gets the processor time that it took (without tracing and compiling), in the same
+process, on the same core, in turns. A sampler is *right* on a target if every run has means within
+{mean:g} sd, standard deviations within {low:g} to {high:g} of the truth and masses of modes within
+{mass:g}, as in [The right answer, or a warning](truth.md).
 
 ![Effective draws per second of all samplers on all targets](peers-race.png)
 
@@ -60,17 +61,12 @@ as in [The right answer, or a warning](truth.md).
 {findings}
 
 {machine}.
-{n} seeds where *right* does not say another number; medians with the smallest and the largest in
-brackets. Times are processor time of one core; the machine had other work (a load of {load:.0f}).
-Commands:
+Up to {n} seeds, as *right* says; medians with the smallest and the largest in brackets. Times are
+processor time of one core (a load of {load:.0f} on {cores} cores).{lacking}
+One process for each target and seed, and then the page:
 
-{commands}
-
-Not run again since jumps are the default, so that they are missing here: the mixture of two
-components and logistic regression (ours alone was run, right: 4,523 effective draws per second of
-the one, 41,366 effective draws in 28 s of the other), BlackJAX's SGLD, the NumPy loop and the
-paper's DEO⋆. Of the chain ours has a seed more than the command makes. BlackJAX's nested slice
-sampling was not tried.
+    python benchmarks/peers.py --targets TARGET --seeds SEED --no-networks --json PART
+    python benchmarks/peers.py --join PART ... --out docs/results
 
 `python benchmarks/peers_page.py docs/results` writes this page from peers.json; every run with
 `--out docs/results` does so at its end.
@@ -79,8 +75,9 @@ _HOW = """## How to read it
 
 - *Effective draws / s* are those of each second after tuning: after the burn-in of replicax and
   NUTS, and after the half of the time in which `ReplicaExchangeMC` tunes its step sizes. The
-  seconds to {few:,} and {many:,} of them have tuning in them, and of replicax search, renewals of
-  what is learned and tracing, all but compiling: a call of another seed came before.
+  seconds to {few:,} and {many:,} of them have tuning in them, and of replicax search and renewals
+  of what is learned: all but tracing and compiling, of all samplers alike. A call of another seed
+  came before.
 - *Effective draws* are the smallest effective size over all compared functions and all indicators
   of modes, over all chains (Geyer's sum, with the variance between chains; for SMC along the order
   of its particles, where siblings are neighbours). Chains that never leave their modes have only a
@@ -89,22 +86,32 @@ _HOW = """## How to read it
   between found and true masses of all modes.
 - One *iteration* is that of one chain:
 {iterations}
-- Settings of the samplers. NUTS: a dense metric and its own warm-up for half of the time, four
-  chains one after another, with dispersed starts, the same as for all. `ReplicaExchangeMC`: HMC on
-  as many rungs as replicax has, up to the hottest temperature that replicax found, with step sizes
-  tuned in the first half. Tempered SMC: an initial Gaussian with the spread of the starts, HMC
-  moves whose step size is tuned by stage, 200 to 20,000 particles; if even 200 need more than the
-  given time, it took more. SGLD: the best of eight learning rates, chosen by the known answer, and
-  as many particles as replicax has replicas. The NumPy loop: the paper's algorithm and settings,
-  one chain. replicax, DEO⋆: the same settings, four chains.
-- BlackJAX's nested slice sampler is not in its releases; it did not take part.
+- *Log evidence*: the worst error over the seeds, and the largest standard error that was claimed:
+  of replicax its own, of others the spread over four runs. It is known in closed form, by a grid, a
+  transfer matrix or importance sampling. replicax gives it where prior and likelihood are known
+  apart, which a bare energy does not tell.
+- Settings of the samplers. NUTS, beside others: a dense metric and its own warm-up for half of the
+  time, four chains one after another, with dispersed starts, the same as for all. On targets of one
+  mode, which are run beside NUTS alone: its best layout, four chains one after another or side by
+  side, with 150, 300 or 600 transitions of warm-up; of these six the one that has {few:,} effective
+  draws first, which its user would have to know. `ReplicaExchangeMC`: HMC on 8 rungs (the chain:
+  12), up to the hottest temperature that replicax found, with step sizes tuned in the first half.
+  Tempered SMC: an initial Gaussian with the spread of the starts, HMC moves whose step size is
+  tuned by stage, 200 to 20,000 particles; if even 200 need more than the given time, it took more.
+  Nested slices: `blackjax.nss` from the same Gaussian, with twice as many slices as dimensions for
+  each new point (at least 5), a tenth of the live points replaced at once, until the live ones have
+  less than exp(-3) of the evidence; effective draws as Kish counts them, in each of four runs; what
+  it takes to weight its points is not counted. SGLD: the best of eight learning rates, chosen by
+  the known answer, and as many particles as replicax has replicas. The NumPy loop: the paper's
+  algorithm and settings, one chain. replicax, DEO⋆: the same settings, four chains.
 """
 
 
 def draw_race(found: Sequence[Summary]) -> Any:
     """Plot effective draws per second, a panel for each target, a line for each sampler."""
     names = list(dict.fromkeys(one.sampler for one in found if one.n))
-    targets = list(dict.fromkeys(one.target for one in found))
+    targets = list(dict.fromkeys(one.target for one in found if one.sampler != OURS and one.n))
+    targets = targets or list(dict.fromkeys(one.target for one in found))
     figure = figure_style.new_figure(2.0 + 2.3 * len(targets), 1.6 + 0.34 * len(names))
     panels = figure.subplots(1, len(targets), sharey=True, sharex=True, squeeze=False)[0]
     for axes, target in zip(panels, targets):
@@ -112,7 +119,7 @@ def draw_race(found: Sequence[Summary]) -> Any:
         for one in found:
             if one.target == target and one.n:
                 _draw_line(axes, one, names.index(one.sampler))
-        figure_style.label(axes, "", "", TITLES[target])
+        figure_style.label(axes, "", "", textwrap.fill(TITLES[target], 22))
         axes.grid(axis="y", visible=False)
         axes.grid(axis="x", color=figure_style.FAINT, lw=0.8)
         axes.tick_params(left=False)
@@ -163,7 +170,7 @@ NETWORK_NAMES = {
 
 def network_section(networks: dict[str, Any]) -> list[str]:
     """Return the table of networks, and what it says."""
-    setup, rows = networks["setup"], networks["rows"]
+    setup, rows, of = networks["setup"], networks["rows"], networks.get("machine")
     by_name = {row["name"]: row for row in rows}
     reference = by_name["torch-loop"]["cpu"]
     lines = [
@@ -171,7 +178,8 @@ def network_section(networks: dict[str, Any]) -> list[str]:
         "",
         f"{setup['replicas']} networks ({setup['model']}, images of side {setup['side']}, batches "
         f"of {setup['batch_size']}, float32) on one core, laps of {setup['steps']} steps in turns; "
-        "milliseconds of processor time for a step of all of them.",
+        "milliseconds of processor time for a step of all of them."
+        + (f" {of['cpu']}, jax {of['jax']}, load {of['load'][0]:.0f}." if of else ""),
         "",
     ]
     table = []
@@ -198,6 +206,18 @@ def network_section(networks: dict[str, Any]) -> list[str]:
     return lines
 
 
+def _lacking(found: Sequence[Summary]) -> str:
+    """Return a sentence about what was not run."""
+    run = {target: [one for one in found if one.target == target] for target in TITLES}
+    lines = [f"{TITLES[target]} (at all)" for target, own in run.items() if not own]
+    lines += [
+        f"{TITLES[target]} (others)"
+        for target, own in run.items()
+        if own and all(one.sampler == OURS for one in own)
+    ]
+    return f" Not run: {'; '.join(lines)}." if lines else ""
+
+
 def page_text(content: dict[str, Any], found: Sequence[Summary]) -> str:
     """Return the page as Markdown."""
     machine, n = content["machine"], max((one.n for one in found), default=0)
@@ -205,8 +225,8 @@ def page_text(content: dict[str, Any], found: Sequence[Summary]) -> str:
     cpu += f"{machine.get('jax')}, Python {machine['python']}"
     text = _INTRO.format(
         mean=MEAN_BOUND, low=SD_BOUNDS[0], high=SD_BOUNDS[1], mass=MASS_BOUND, n=n, machine=cpu,
-        findings="\n".join(findings(found)), load=machine["load"][0],
-        commands="\n".join(f"    {line}" for line in content["commands"]),
+        findings="\n".join(findings(found)), lacking=_lacking(found),
+        load=machine["load"][0], cores=machine["cores"],
         caption="Filled bars are right in every run; a hollow one gives a wrong answer in some or "
         "all of them, however long it is. Thin lines: the range over seeds.",
     )  # fmt: skip

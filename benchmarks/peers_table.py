@@ -13,6 +13,7 @@ from judge import MASS_BOUND, SD_BOUNDS
 
 OURS = "replicax"
 FEW, MANY = 1_000, 10_000  # effective draws
+OF_ONE_MODE = ("logistic", "gaussian-100", "schools-non-centred", "hierarchical-logit")
 TITLES = {
     "modes-25": "25 modes, 2-d",
     "twenty-modes": "20 modes, 2-d",
@@ -64,6 +65,7 @@ class Summary:
     warned: int = 0
     seconds: float = 0.0
     compile_seconds: float | None = None  # of the first run; the others find it done
+    evidence: tuple[float, float] | None = None  # worst error of the log, largest standard error
     error: str = ""
     missing: bool = False
 
@@ -138,13 +140,24 @@ def summaries(runs: Sequence[dict[str, Any]]) -> list[Summary]:
                 float(np.median([run["seconds"] for run in own])),
                 max((run["compile_seconds"] for run in own if run["compile_seconds"] is not None),
                     default=None),
+                _evidence(own),
             ))  # fmt: skip
     return found
 
 
+def _evidence(runs: Sequence[dict[str, Any]]) -> tuple[float, float] | None:
+    """Return the worst error of the log evidence, and the largest standard error."""
+    known = [run for run in runs if run.get("evidence_error") is not None]
+    if not known:
+        return None
+    worst = max((run["evidence_error"] for run in known), key=abs)
+    return worst, max(run["log_evidence"][1] for run in known)
+
+
 HEAD = ("sampler", "right", "modes found", "TV", "mean error (sd)", "sd ratio",
         "effective draws / s", "replicax's, times", f"s to {FEW:,}", f"s to {MANY:,}",
-        "µs / iteration", "warned", "seconds", "+ compiling")  # fmt: skip
+        "log evidence: error (± its own)", "µs / iteration", "warned", "seconds",
+        "+ compiling")  # fmt: skip
 
 
 def cells(one: Summary) -> list[str]:
@@ -159,6 +172,7 @@ def cells(one: Summary) -> list[str]:
     return [
         one.sampler, f"{one.right} of {one.n}", *of_modes, f"{one.mean_error:.2f}",
         f"{low:.2f} to {high:.2f}", str(one.rate), times, str(one.soon), str(one.needed),
+        "" if one.evidence is None else "{:+.3f} (± {:.3f})".format(*one.evidence),
         str(one.micros), f"{one.warned} of {one.n}", short(one.seconds),
         "" if one.compile_seconds is None else f"{one.compile_seconds:.0f}",
     ]  # fmt: skip
@@ -186,13 +200,16 @@ def findings(found: Sequence[Summary]) -> list[str]:
         if not right:
             lines.append(line + "nobody is right in every run.")
             continue
-        best, first = right[0], min(right, key=lambda one: one.needed.median)
+        count, seconds = (FEW, "soon") if target in OF_ONE_MODE else (MANY, "needed")
+        when = {one.sampler: getattr(one, seconds).median for one in right}
+        best, first = right[0], min(right, key=lambda one: when[one.sampler])
         line += f"{best.sampler} is fastest, {short(best.rate.median)} effective draws per second"
         others = [f"{one.sampler} {short(one.rate.median)}" for one in right[1:]]
-        line += f"; also right: {', '.join(others)}." if others else "; nobody else is right."
-        line += f" {first.sampler} has {MANY:,} first, after {short(first.needed.median)} s"
+        alone = "nobody else is right" if wrong else "nobody else was run"
+        line += f"; also right: {', '.join(others)}." if others else f"; {alone}."
+        line += f" {first.sampler} has {count:,} first, after {short(when[first.sampler])} s"
         later = [one for one in right if one is not first and one.sampler == OURS]
-        line += f" ({OURS}: {short(later[0].needed.median)} s)." if later else "."
+        line += f" ({OURS}: {short(when[OURS])} s)." if later else "."
         if wrong:
             said = [f"{one.sampler} ({one.right} of {one.n} right; {one.fault})" for one in wrong]
             line += f" Wrong: {', '.join(said)}."

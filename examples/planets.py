@@ -10,7 +10,6 @@ Offsets and amplitudes, in which velocities are linear, are integrated out.
 """
 
 import argparse
-import importlib.util
 import sys
 import time
 from pathlib import Path
@@ -59,14 +58,11 @@ def read(star: str) -> Velocities:
 
 
 def radvel_folder() -> Path:
-    spec = importlib.util.find_spec("radvel")
-    if spec is None or spec.origin is None:
-        raise SystemExit("The velocities come with radvel: run `pip install radvel`.")
-    places = [Path(sys.prefix), *Path(spec.origin).parents]
-    found = (place / "radvel_example_data" for place in places)
-    folder = next((place for place in found if place.is_dir()), None)
+    """Return the folder of data that radvel installs, beside itself or beside all packages."""
+    places = (Path(place) / "radvel_example_data" for place in (sys.prefix, *sys.path))
+    folder = next((place for place in places if place.is_dir()), None)
     if folder is None:
-        raise SystemExit("The installed radvel has no folder radvel_example_data.")
+        raise SystemExit("The velocities come with radvel: run `pip install radvel`.")
     return folder
 
 
@@ -174,6 +170,12 @@ def eccentricity_and_anomaly(point):
     return MOST_ECCENTRIC * square, jnp.arctan2(safe[1], safe[0])
 
 
+def posterior_of(star: str, num_planets: int):
+    """Return the posterior of a star by its name."""
+    velocities = simulated() if star == "simulated" else read(star)
+    return build(velocities, num_planets, SHORTEST.get(star, 1.1))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument(
@@ -182,8 +184,7 @@ def main() -> None:
     parser.add_argument("--planets", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    star = simulated() if arguments.star == "simulated" else read(arguments.star)
-    posterior = build(star, arguments.planets, SHORTEST.get(arguments.star, 1.1))
+    posterior = posterior_of(arguments.star, arguments.planets)
     before = time.process_time()
     run = rx.sample(posterior, seed=arguments.seed)
     print(f"{arguments.star}: {time.process_time() - before:.0f} s of processor time")

@@ -23,10 +23,11 @@ STUDIES = (
     "kernels",
     "tempered",
     "networks",
+    "recipes",
 )
 TABLE2 = "table2"
 NAMES = (*STUDIES, TABLE2)
-NOT_IN_ALL = ("networks", TABLE2)  # they need scikit-learn, or CIFAR-100 and a GPU
+NOT_IN_ALL = ("networks", "recipes", TABLE2)  # they need scikit-learn, or CIFAR-100 and a GPU
 
 
 def load_study(name: str) -> Study:

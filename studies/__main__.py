@@ -8,6 +8,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,9 @@ Each study compares its numbers with the paper's and writes a page with its find
 numbers (STUDY.json) and its figures. Finished parts are kept: after an interruption the same
 command continues, and a finished study is only drawn again.
 
-"all" does not include networks, which needs scikit-learn, and table2 (networks on CIFAR-100), which
-needs the data and a GPU. The runs of table2 are folders, OUT/records/table2/MODEL/METHOD. They can
-be copied to another machine and continued there.
+"all" does not include networks, which needs scikit-learn, and recipes and table2 (networks on
+CIFAR-100), which need the data and a GPU. The runs of table2 are folders,
+OUT/records/table2/MODEL/METHOD. They can be copied to another machine and continued there.
 
 Example
   python -m studies round-trips --quick
@@ -48,6 +49,8 @@ def parser() -> argparse.ArgumentParser:
         help="independent runs per setting; table2: only its section over N seeds")  # fmt: skip
     add("--out", type=Path, default=_OUT, metavar="DIR", help="folder for results (results)")
     add("--fresh", action="store_true", help="run everything again")
+    add("--share", type=_share, metavar="K/N",
+        help="run every N-th part from the K-th on, for one of N processes")  # fmt: skip
     add("--json", action="store_true", help="print only JSON on stdout")
     add("--traceback", action="store_true", help="print the Python traceback of an error")
     table2 = reads.add_argument_group("table2").add_argument
@@ -58,10 +61,26 @@ def parser() -> argparse.ArgumentParser:
     table2("--runs", type=Path, metavar="DIR", help="folder of the runs (OUT/records/table2)")
     table2("--assemble", action="store_true", default=None,
            help="only write the page, from existing runs")  # fmt: skip
+    table2("--small", action="store_true", default=None,
+           help="in small: six networks, 16 x 16 images, 30 + 50 epochs, two seeds; --model: only "
+           "this one")  # fmt: skip
+    table2("--methods", nargs="+", metavar="NAME",
+           help="of --small: only these, without a page")  # fmt: skip
     return reads
 
 
-_OF_TABLE2 = ("model", "data", "epochs", "start_epochs", "runs", "assemble")
+def _share(text: str) -> tuple[int, int]:
+    """Read K/N."""
+    try:
+        k, n = (int(part) for part in text.split("/"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} is not K/N, such as 1/4") from None
+    if not 1 <= k <= n:
+        raise argparse.ArgumentTypeError(f"{text}: K counts from 1 to N")
+    return k, n
+
+
+_OF_TABLE2 = ("model", "data", "epochs", "start_epochs", "runs", "assemble", "small", "methods")
 
 
 def main(args: list[str] | None = None) -> int:
@@ -90,7 +109,8 @@ def _run(given: argparse.Namespace) -> None:
     chosen = _choose_studies(given.names)
     table2 = {name: value for name in _OF_TABLE2 if (value := getattr(given, name)) is not None}
     if chosen == (studies.TABLE2,):
-        _refuse(studies.TABLE2, {"--quick": given.quick, "--fresh": given.fresh})
+        _refuse(studies.TABLE2, {"--quick": given.quick, "--fresh": given.fresh,
+                                 "--share": given.share})  # fmt: skip
     elif studies.TABLE2 not in chosen and table2:
         wrong = ", ".join(map(_flag, table2))
         raise ValueError(f"Only table2 takes {wrong}: write python -m studies table2 {wrong} ...")
@@ -98,6 +118,8 @@ def _run(given: argparse.Namespace) -> None:
     for name in chosen:
         with _quietly(given.json):
             summary = _reproduce(name, given, table2)
+        if summary is None:  # a share
+            continue
         summaries.append(summary)
         if not given.json:
             _print(_render(summary))
@@ -127,8 +149,10 @@ def _refuse(study: str, options: dict[str, Any]) -> None:
         raise ValueError(f"{study} does not take {', '.join(wrong)}; leave it out.")
 
 
-def _reproduce(name: str, given: argparse.Namespace, table2: dict[str, Any]) -> dict[str, Any]:
-    """Run one study, and write its page and the index of the folder."""
+def _reproduce(
+    name: str, given: argparse.Namespace, table2: dict[str, Any]
+) -> dict[str, Any] | None:
+    """Run one study, and write its page and the index of the folder; of a share, neither."""
     from studies.shared import page
 
     if name == studies.TABLE2:
@@ -140,14 +164,24 @@ def _reproduce(name: str, given: argparse.Namespace, table2: dict[str, Any]) -> 
         study, scale = studies.load_study(name), Scale(given.quick, given.seeds)
         words = ["--quick"] * given.quick + [f"--seeds {given.seeds}"] * (given.seeds is not None)
         command = _command(study.name, words, given.out)
-        summary = runner.reproduce(study, given.out, scale, fresh=given.fresh, command=command)
+        summary = runner.reproduce(
+            study, given.out, scale, fresh=given.fresh, command=command, share=given.share
+        )
+    if summary is None:
+        return None
     page.write_index(given.out, studies.NAMES)
     return summary
 
 
-def _reproduce_table2(options: dict[str, Any], seeds: int | None, out: Path) -> dict[str, Any]:
+def _reproduce_table2(
+    options: dict[str, Any], seeds: int | None, out: Path
+) -> dict[str, Any] | None:
     from studies.table2 import trainings
 
+    if options.get("small"):
+        return _reproduce_small(options, seeds, out)
+    if "methods" in options:
+        raise ValueError("--methods belongs to --small: write table2 --small --methods ...")
     settings = {name: x for name, x in options.items() if name not in ("runs", "assemble")}
     return trainings.reproduce(
         trainings.Settings(**settings), out, options.get("runs"),
@@ -157,13 +191,32 @@ def _reproduce_table2(options: dict[str, Any], seeds: int | None, out: Path) -> 
     )  # fmt: skip
 
 
+def _reproduce_small(
+    options: dict[str, Any], seeds: int | None, out: Path
+) -> dict[str, Any] | None:
+    """Run Table 2 in small, or a part of it."""
+    from studies.table2 import small, trainings
+
+    known = ("epochs", "start_epochs", "data")
+    changed = {name: options[name] for name in known if name in options}
+    models = (options["model"],) if "model" in options else trainings.PAPER_MODELS
+    methods = [choose("--methods", name, trainings.MADE) for name in options.get("methods", ())]
+    return small.reproduce(
+        replace(small.SETTINGS, **changed), out, options.get("runs"), models,
+        methods=methods or None, num_seeds=seeds or small.NUM_SEEDS,
+        assemble=options.get("assemble", False),
+        command=_table2_command({"small": True, **options}, out),
+        report=lambda sentence: print(sentence, file=sys.stderr),
+    )  # fmt: skip
+
+
 def _table2_command(options: dict[str, Any], out: Path) -> str:
     """Return the command as a reader would type it, without folders of this machine."""
     words = []
     for name, value in options.items():
         place = str(value).rpartition(":")[0] or str(value)
-        if name == "assemble":
-            words.append("--assemble")
+        if name in ("assemble", "small"):
+            words.append(_flag(name))
         elif not Path(place).is_absolute():
             words.append(f"{_flag(name)} {value}")
     return _command(studies.TABLE2, words, out)

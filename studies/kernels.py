@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import replicax as rx
+from replicax.demo import draw_density
 from replicax.results import figure_style
 from studies.shared import toy
 from studies.shared.study import (
@@ -216,10 +217,10 @@ def figures(results: Results) -> dict[str, Any]:
 def _densities(kernels: dict[str, Outcome]) -> Any:
     figure = figure_style.new_figure(3.1 * (len(kernels) + 1), 3.5)
     first, *others = figure.subplots(1, len(kernels) + 1, sharey=True)
-    figure_style.draw_density(first, None, "truth")
+    draw_density(first, None, "truth")
     for axes, kernel in zip(others, kernels.values(), strict=True):
         title = f"{kernel.name}, TV {kernel.distance.mean:.2f}"
-        figure_style.draw_density(axes, kernel.draws, title)
+        draw_density(axes, kernel.draws, title)
         axes.set_ylabel("")
     first.set_ylabel(f"y / {number(_STRETCH[1])}")
     figure.set_label("Draws of all seeds, mapped back to the plain 25 modes, beside the truth.")

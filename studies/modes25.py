@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 import replicax as rx
+from replicax.demo import draw_density
 from replicax.results import figure_style, plots
 from studies.shared import toy
 from studies.shared.study import Cell, Finding, Measured, Results, Scale, Study, Table, Work, number
@@ -130,11 +131,11 @@ def figures(results: Results) -> dict[str, Any]:
 def _densities(results: Results) -> Any:
     figure = figure_style.new_figure(12.5, 3.1)
     axes = figure.subplots(1, 5, sharex=True, sharey=True)
-    figure_style.draw_density(axes[0], None, "truth")
+    draw_density(axes[0], None, "truth")
     for panel, (name, method) in zip(axes[1:], list(_METHODS.items())[:4], strict=True):
         record = results.only(method=method)
         title = f"{name}: TV {number(float(record['tv'][0]), 2)}"
-        figure_style.draw_density(panel, record["draws"][0], title)
+        draw_density(panel, record["draws"][0], title)
         panel.set_ylabel("")
     figure.set_label("Densities from one seed of each method, at equal budget and number of draws.")
     return figure

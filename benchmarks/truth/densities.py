@@ -51,6 +51,7 @@ def twenty_modes() -> Target:
         lambda key: jax.random.uniform(key, (2,), maxval=10.0),
         lambda x: {"x": x[0], "y": x[1]}, bare=energy, exact=draw,
         mode=lambda x: jnp.argmin(jnp.sum((x - centres) ** 2, -1)), num_steps=30_000,
+        log_evidence=lambda: float(np.log(20 * 2 * np.pi * 0.1**2)),
     )  # fmt: skip
 
 
@@ -61,12 +62,19 @@ def modes_25() -> Target:
         place = jnp.clip(jnp.round(x), -2, 2).astype(int) + 2
         return place[0] * 5 + place[1]
 
+    def integral():
+        side = np.linspace(-8.0, 8.0, 3_201)
+        x = jnp.asarray(np.stack(np.meshgrid(side, side), -1).reshape(-1, 2))
+        cell = (side[1] - side[0]) ** 2
+        energies = np.asarray(jax.jit(jax.vmap(rx.targets.modes25_energy))(x), float)
+        return float(np.log(np.exp(-energies).sum() * cell))
+
     return Target(
         "modes-25", "the paper's 25 modes, 2-d",
         lambda key: jax.random.uniform(key, (2,), minval=-3.0, maxval=3.0),
         lambda x: {"x": x[0], "y": x[1], "energy": rx.targets.modes25_energy(x)},
         bare=rx.targets.modes25_energy, exact=rx.targets.modes25_draws, mode=mode,
-        noisy=rx.targets.modes25(),
+        noisy=rx.targets.modes25(), log_evidence=integral,
     )  # fmt: skip
 
 
@@ -76,6 +84,19 @@ def chain(size: int = 32, well: float = 2.0, coupling: float = 8.0, field: float
     def energy(x):
         wells = well * (x**2 - 1) ** 2 - field * x
         return jnp.sum(wells) + coupling / 2 * jnp.sum(jnp.diff(x) ** 2)
+
+    def integral():
+        """Return it by the transfer matrix."""
+        grid = np.linspace(-2.5, 2.5, 2_001)
+        cell = grid[1] - grid[0]
+        site = np.exp(-well * (grid**2 - 1) ** 2 + field * grid)
+        bond = np.exp(-coupling / 2 * (grid[:, None] - grid) ** 2)
+        ahead, found = np.ones(grid.size), 0.0
+        for _ in range(size - 1):
+            ahead = bond @ (site * ahead) * cell
+            found += np.log(ahead.max())
+            ahead /= ahead.max()
+        return float(found + np.log(np.sum(site * ahead) * cell))
 
     def draw(rng, n):
         """Site by site, from the conditional laws that the transfer matrix gives on a grid."""
@@ -99,7 +120,7 @@ def chain(size: int = 32, well: float = 2.0, coupling: float = 8.0, field: float
     return Target(
         "chain-32", "coupled double wells, 32-d", lambda key: jax.random.normal(key, (size,)),
         functions, bare=energy, exact=draw, mode=lambda x: jnp.where(x.mean() > 0, 1, 0),
-        num_steps=40_000, num_replicas=12,
+        num_steps=40_000, num_replicas=12, log_evidence=integral,
     )  # fmt: skip
 
 

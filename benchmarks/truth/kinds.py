@@ -214,6 +214,25 @@ def zero_inflated(rows: int = 20_000, size: int = 4) -> Target:
     )  # fmt: skip
 
 
+def weibull(rows: int = 20_000, size: int = 5) -> Target:
+    """Return times of survival, a third of them cut off."""
+    rng = np.random.default_rng(35)
+    x, coef = _predictors(rng, rows, size), np.append(1.0, rng.normal(0, 0.4, size - 1))
+    time = np.exp(x @ coef) * rng.weibull(1.6, rows)
+    cut = np.quantile(time, 0.8) * rng.random(rows) ** 0.5
+    log_t, seen = np.log(np.minimum(time, cut)), (time < cut) * 1.0
+
+    def log_likelihood(params, rows):
+        shape = jnp.exp(params[-1])
+        log_hazard = shape * (rows["log_t"] - rows["x"] @ params[:-1])
+        return rows["seen"] * (params[-1] + log_hazard - rows["log_t"]) - jnp.exp(log_hazard)
+
+    return _kind(
+        "weibull", "Weibull regression, censored", np.append(coef, np.log(1.6)),
+        {"x": x, "log_t": log_t, "seen": seen}, log_likelihood, _wide(3.0),
+    )  # fmt: skip
+
+
 def horseshoe(rows: int = 5_000, size: int = 10) -> Target:
     rng = np.random.default_rng(34)
     x, coef = rng.standard_normal((rows, size)), np.zeros(size)
@@ -408,7 +427,10 @@ def two_modes(size: int) -> Target:
         return at[label] + sd[label] * rng.standard_normal((n, size))
 
     mode = lambda x: jnp.where(jnp.mean(x) > 0, 1, 0)  # noqa: E731
-    return _bare(f"two-modes-{size}", f"two modes, {size}-d", size, energy, draw, mode=mode)
+    return _bare(
+        f"two-modes-{size}", f"two modes, {size}-d", size, energy, draw, mode=mode,
+        log_evidence=lambda: 0.0,
+    )  # fmt: skip
 
 
 def gaussian(size: int = 100, correlation: float = 0.99) -> Target:
@@ -417,8 +439,11 @@ def gaussian(size: int = 100, correlation: float = 0.99) -> Target:
     energy = lambda x: jnp.sum((inverse @ x) ** 2) / 2  # noqa: E731
     draw = lambda rng, n: rng.standard_normal((n, size)) @ root.T  # noqa: E731
     functions = lambda x: {"x0": x[0], "x99": x[-1], "x0 - x1": x[0] - x[1], "sum": x.sum()}  # noqa: E731
-    title = "Gaussian, 100-d, correlation .99"
-    return _bare(f"gaussian-{size}", title, size, energy, draw, functions=functions)
+    known = size / 2 * np.log(2 * np.pi) + np.log(np.diag(root)).sum()
+    return _bare(
+        f"gaussian-{size}", f"Gaussian, {size}-d, correlation {correlation:g}", size, energy, draw,
+        functions=functions, log_evidence=lambda: float(known),
+    )  # fmt: skip
 
 
 def lotka_volterra(num_times: int = 20) -> Target:
@@ -467,6 +492,7 @@ _KINDS = (
     rare(),
     hierarchical_logit(),
     zero_inflated(),
+    weibull(),
     horseshoe(),
     mixture_of(2),
     mixture_of(3),

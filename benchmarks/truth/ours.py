@@ -3,30 +3,38 @@
 import time
 from typing import Any
 
+import judge
 import numpy as np
-from judge import judge
 from numpy_loop import RATES, RUNGS, SWAP_RATE, WINDOW
 from peer import CHAINS, PeerRun, rounded
 from target import Target
 
 import replicax as rx
+from replicax.run.compiled_once import seconds_compiling
 
 _PILOT = 50_000  # steps that tell the time of one
-_compiled: set[tuple[str, int]] = set()  # targets and steps of which this process has run one
+_compiled: set[tuple[str, int | None]] = (
+    set()
+)  # targets and steps of which this process has run one
+
+
+def _clock() -> float:
+    """Return the processor time of this process without that of tracing and compiling."""
+    return time.process_time() - seconds_compiling()
 
 
 class _Timed:
-    """A callback that splits the processor time of a run into compiling and sampling."""
+    """A callback that notes the processor time of the steps of a run."""
 
     def __init__(self) -> None:
-        self.began, self.seen = time.process_time(), []
+        self.began, self.seen = _clock(), []
 
     def __call__(self, progress: rx.callbacks.Progress) -> None:  # the first chunk compiles
-        self.seen.append((time.process_time(), progress.step))
+        self.seen.append((_clock(), progress.step))
 
     def split(self, num_steps: int) -> tuple[float, float]:
-        """Return the seconds of all steps, and those of compiling."""
-        ended = time.process_time()
+        """Return the seconds of all steps, and what the first ones took beyond that."""
+        ended = _clock()
         first, step = self.seen[0]
         left = num_steps - step
         whole = ended - self.began
@@ -44,12 +52,15 @@ def run_replicax(
 ) -> dict[str, Any]:
     """Return the verdict on one call of `rx.sample`, with processor seconds and the ladder.
 
-    `options` are further ones of the call; with `num_replicas=None` it is the default. With
-    `compiles_first` an earlier call of another seed compiles, and the seconds are all of this one.
+    `options` are further ones of the call; with `num_replicas=None` it is the default, as where the
+    run decides itself how long it is. Its seconds are
+    without tracing and compiling; with `compiles_first` an earlier call of another seed does what
+    else a process does once.
     """
-    options = {"num_replicas": target.num_replicas, **options}
+    num_replicas = None if target.num_steps is None else target.num_replicas
+    options = {"num_replicas": num_replicas, **options}
 
-    def run(seed: int) -> tuple[rx.Posterior, _Timed, float]:
+    def run(seed: int) -> tuple[rx.Posterior, _Timed]:
         timed = _Timed()
         posterior = rx.sample(
             target.for_replicax,
@@ -61,32 +72,48 @@ def run_replicax(
             progress=False,
             **options,
         )
-        return posterior, timed, time.process_time() - timed.began
+        return posterior, timed
 
-    program, earlier = (target.name, target.num_steps), 0.0
+    program, compiled_before = (target.name, target.num_steps), seconds_compiling()
     if compiles_first and program not in _compiled:
-        earlier = run(seed + 100)[2]
+        run(seed + 100)
         _compiled.add(program)
-    posterior, timed, whole = run(seed)
-    if compiles_first:
-        seconds, compiling = whole, max(earlier - whole, 0.0)
-    else:
-        seconds, compiling = timed.split(posterior.num_steps)
+    posterior, timed = run(seed)
+    seconds, compiling = _clock() - timed.began, seconds_compiling() - compiled_before
+    if posterior.num_draws == 0:
+        return {"error": "no draws: " + "; ".join(map(str, posterior.problems()))}
     burn_in = posterior.metadata.resolved.burn_in
-    verdict = judge(target, posterior.draws, [str(line) for line in posterior.problems()])
+    verdict = judge.judge(target, posterior.draws, [str(line) for line in posterior.problems()])
     return {
         **verdict.to_json(),
         "seconds": seconds,
-        "tuning_seconds": timed.until(burn_in) if compiles_first else 0.0,
+        "tuning_seconds": timed.until(burn_in),
         "compile_seconds": compiling,
         "iterations": CHAINS * posterior.num_steps,
         "num_steps": posterior.num_steps,
+        "batch_size": target.batch_size,
         "num_replicas": posterior.num_replicas,
         "round_trips": posterior.round_trips.tolist(),
         "hottest": float(np.max(posterior.temperatures)),
         "swap_rates": np.round(posterior.window_swap_rate.mean(0), 3).tolist(),
         "result": posterior.result.code,
+        **_evidence(target, _evidence_of(posterior)),
     }
+
+
+def _evidence_of(posterior: rx.Posterior) -> tuple[float, float] | None:
+    try:
+        return posterior.log_evidence()
+    except ValueError:  # prior and likelihood are not known apart
+        return None
+
+
+def _evidence(target: Target, found: tuple[float, float] | None) -> dict[str, Any]:
+    """Return a log evidence with its standard error, and how far it is from the truth."""
+    true = judge.reference(target.name).get("log_evidence")
+    if found is None or true is None:
+        return {}
+    return {"log_evidence": list(found), "evidence_error": found[0] - true}
 
 
 def deo_star(target: Target, seconds: float, seed: int = 0, **_: Any) -> PeerRun:
@@ -119,5 +146,6 @@ def verdict_of(run: PeerRun, target: Target) -> dict[str, Any]:
         "tuning_seconds": run.tuning_seconds,
         "compile_seconds": run.compile_seconds,
     }
-    verdict = judge(target, run.draws, run.warnings).to_json()
-    return {**verdict, **times, "iterations": run.iterations, "note": run.note}
+    verdict = judge.judge(target, run.draws, run.warnings).to_json()
+    evidence = _evidence(target, run.log_evidence)
+    return {**verdict, **times, "iterations": run.iterations, "note": run.note, **evidence}

@@ -10,12 +10,11 @@ from targets import SHOWN, TARGETS, reference
 _COLOURS = ("#0b6e99", "#d1782f", "#5b8c3a", "#8a4f9e")
 _INTRO = """# The right answer, or a warning
 
-This page tests one call of `rx.sample` on posteriors with known answers. Nothing is tuned except
-the number of steps and replicas:
+This page tests one call of `rx.sample` on posteriors with known answers. {given}
 
 <!-- not run: the form of a call, with dots for its numbers -->
 ```python
-rx.sample(target, start, num_steps=..., num_replicas=..., num_chains=4, seed=...)
+rx.sample(target, start, {numbers}num_chains=4, seed=...)
 ```
 
 Starts are dispersed. A run passes if, for all functions of the parameters that are compared, means
@@ -39,13 +38,18 @@ def write_page(
     """Write truth.md and truth-errors.png into a folder."""
     if not runs:
         return
+    samplers = list(dict.fromkeys(run["sampler"] for run in runs))
+    decide = any("batch_size" in run for run in runs)  # themselves how long they are
+    given = "Nothing is tuned except\nthe number of steps and replicas:"
+    if decide:
+        given = "Nothing is given\nbut the target (on mini-batches: the number of steps, too):"
     text = _INTRO.format(
+        given=given, numbers="" if decide else "num_steps=..., num_replicas=..., ",
         commands=", ".join(f"`{command}`" for command in commands),
         mean=MEAN_BOUND, low=SD_BOUNDS[0], high=SD_BOUNDS[1], mass=MASS_BOUND,
         machine=f"{machine['cpu']}, {machine['cores_used']} cores, jax {machine.get('jax')}, "
         f"Python {machine['python']}",
     )  # fmt: skip
-    samplers = list(dict.fromkeys(run["sampler"] for run in runs))
     parts = [text, "## Silent misses\n", _count_table(runs, samplers), "![](truth-errors.png)\n"]
     extra = tuple(name for name in TARGETS if name not in SHOWN)
     for title, names in (("Targets", SHOWN), ("More targets", extra)):
@@ -102,8 +106,9 @@ def _table(runs: list[dict[str, Any]], samplers: list[str], names: tuple[str, ..
             if not mine:
                 continue
             first = TARGETS[name].title if sampler == samplers[0] else ""
-            if TARGETS[name].batch_size and first:
-                first += f", batch {TARGETS[name].batch_size}"
+            batch_size = mine[0].get("batch_size", TARGETS[name].batch_size)
+            if batch_size and first:
+                first += f", batch {batch_size}"
             if not own:
                 rows.append((first, sampler, mine[0]["error"][:80], *[""] * 8))
                 continue

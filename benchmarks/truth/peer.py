@@ -1,7 +1,7 @@
 """What the adapters of other samplers share: `PeerRun`, dispersed starts, flat vectors."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from target import Target
+from target import Target, normal
 
 CHAINS = 4
 MOST_DRAWS = 20_000  # kept of each of four chains
@@ -32,6 +32,7 @@ class PeerRun:
     iterations: int  # of one chain, added up over chains
     note: str = ""
     tuning_seconds: float = 0.0  # of these seconds, those before the first draw
+    log_evidence: tuple[float, float] | None = None  # with its standard error
 
 
 class Missing(ImportError):
@@ -56,6 +57,26 @@ def starts(target: Target, seed: int, count: int) -> Any:
 def flat_starts(target: Target, seed: int, count: int) -> jax.Array:
     """Return the same as vectors  (count, size)."""
     return jax.vmap(lambda params: ravel_pytree(params)[0])(starts(target, seed, count))
+
+
+class Base:
+    """A Gaussian with the spread of the starts, from which tempering and nesting begin."""
+
+    def __init__(self, target: Target) -> None:
+        spread = flat_starts(target, 7, 2_000)
+        self.centre, self.sd = spread.mean(0), spread.std(0) + 1e-3
+
+    def log_density(self, x: jax.Array) -> jax.Array:
+        """Return the log density, normalised."""
+        return jnp.sum(normal(x, self.centre, self.sd))
+
+    def draw(self, key: jax.Array, count: int) -> jax.Array:
+        return self.centre + self.sd * jax.random.normal(key, (count, self.centre.size))
+
+
+def evidence_of(runs: Sequence[float]) -> tuple[float, float]:
+    """Return the mean of the log evidences of runs, and its standard error from their spread."""
+    return float(np.mean(runs)), float(np.std(runs, ddof=1) / np.sqrt(len(runs)))
 
 
 def unflatten(unravel: Callable, draws: np.ndarray) -> Any:

@@ -11,6 +11,7 @@ there, four chains with a dense metric.
 import json
 import sys
 import time
+from math import lgamma
 from typing import Any
 
 import jax
@@ -29,7 +30,9 @@ _FEWEST = 0.05  # of the proposals must count
 
 
 def find_reference(target: Target) -> dict[str, Any]:
-    """Return moments, masses, their standard errors, and the method."""
+    """Return moments, masses, their standard errors, the log evidence where it is known, and the
+    method."""
+    evidence = None if target.log_evidence is None else target.log_evidence()
     if target.exact is not None:
         draws, size = target.exact(np.random.default_rng(1), _NUM_EXACT), float(_NUM_EXACT)
         method = f"{_NUM_EXACT:,} independent draws"
@@ -39,7 +42,7 @@ def find_reference(target: Target) -> dict[str, Any]:
     else:
         rows = jax.tree.leaves(target.data)[0].shape[0]
         proposed = _NUM_PROPOSED if rows < _FEWEST_ROWS else _FEWER_PROPOSED
-        draws, size = importance_draws(target, proposed)
+        draws, size, evidence = importance_draws(target, proposed)
         method = f"importance sampling in one mode, {size:,.0f} of {proposed:,} effective"
         if size < _FEWEST * proposed:
             raise RuntimeError(f"{target.name}: {size:.0f} effective draws are too few.")
@@ -53,6 +56,8 @@ def find_reference(target: Target) -> dict[str, Any]:
         for name, value in values.items()
     }
     found: dict[str, Any] = {"method": method, "functions": functions}
+    if evidence is not None:
+        found["log_evidence"] = evidence
     if target.masses is not None:
         found["masses"] = list(target.masses)
     elif modes is not None:
@@ -60,8 +65,9 @@ def find_reference(target: Target) -> dict[str, Any]:
     return found
 
 
-def importance_draws(target: Target, count: int) -> tuple[Any, float]:
-    """Return draws resampled from proposals around one mode, and the effective number of these."""
+def importance_draws(target: Target, count: int) -> tuple[Any, float, float]:
+    """Return draws resampled from proposals around one mode, the effective number of these, and the
+    log evidence of all modes."""
     point, unravel = ravel_pytree(jax.tree.map(lambda leaf: jnp.asarray(leaf, float), target.truth))
     potential = jax.jit(lambda flat: target.potential(unravel(flat)))
     gradient, hessian = jax.jit(jax.grad(potential)), jax.jit(jax.hessian(potential))
@@ -77,12 +83,21 @@ def importance_draws(target: Target, count: int) -> tuple[Any, float]:
     proposed = jnp.asarray(np.asarray(point) + (normal / radius) @ root.T)
     square = ((normal / radius) ** 2).sum(1)
     log_proposal = -(_FREEDOM + point.size) / 2 * np.log1p(square / _FREEDOM)
+    log_proposal += _log_student(point.size) - np.log(np.diag(root)).sum()
     log_weight = -np.asarray(jax.lax.map(potential, proposed, batch_size=200)) - log_proposal
     weight = np.exp(log_weight - np.nanmax(log_weight))
+    num_modes = 1 if target.masses is None else len(target.masses)
+    evidence = np.nanmax(log_weight) + np.log(np.nansum(weight) / count * num_modes)
     weight = np.nan_to_num(weight / np.nansum(weight))
     places = (np.arange(count) + rng.random()) / count
     chosen = np.minimum(np.searchsorted(np.cumsum(weight), places), count - 1)
-    return jax.vmap(unravel)(proposed[chosen]), float(1 / np.sum(weight**2))
+    return jax.vmap(unravel)(proposed[chosen]), float(1 / np.sum(weight**2)), float(evidence)
+
+
+def _log_student(size: int) -> float:
+    """Return the log density of a Student law of unit scale at its centre."""
+    whole = lgamma((_FREEDOM + size) / 2) - lgamma(_FREEDOM / 2)
+    return whole - size / 2 * np.log(_FREEDOM * np.pi)
 
 
 def nuts_draws(target: Target) -> tuple[Any, float]:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from numpy_loop import deo_star
 from peer import PeerRun
-from peer_blackjax import sgld, tempered_smc
+from peer_blackjax import nested_slices, sgld, tempered_smc
 from peer_numpyro import nuts
 from peer_tfp import replica_exchange
 
@@ -29,6 +29,9 @@ PEERS: dict[str, Peer] = {
 }
 # Those of the race alone.
 MORE_PEERS: dict[str, Peer] = {
+    "BlackJAX nested slices": Peer(
+        nested_slices, "no gradients", "a step: a tenth of the live points are replaced"
+    ),
     "BlackJAX SGLD": Peer(
         sgld, "noisy gradients", "a step of as many particles as replicax has replicas"
     ),

@@ -33,9 +33,10 @@ class Target:
     masses: tuple[float, ...] | None = None  # where symmetry says them
     exact: Callable[[np.random.Generator, int], Any] | None = None  # independent draws (draw, ...)
     truth: Any = None  # parameters that made the data; the reference starts there
+    log_evidence: Callable[[], float] | None = None  # log of the integral of exp(-potential)
     by_nuts: bool = False  # the reference is a long run of NumPyro's NUTS
     noisy: rx.Target | None = None  # the same energy with noise on it and on its gradient
-    num_steps: int = 30_000
+    num_steps: int | None = 30_000  # None: until it is done
     num_replicas: int = 8
 
     @property

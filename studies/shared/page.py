@@ -20,7 +20,8 @@ _BESIDE = {  # pages that benchmarks write into the same folder
     "planets": "Planets around a star, and phases that wrap: what is met, and what is not yet",
     "peers": "A race with other samplers: NumPyro, TensorFlow Probability, BlackJAX, PyTorch",
     "rows": "Many rows: exact draws in a handful of sweeps",
-    "exchange": "Does exchange beat a plain ensemble of networks?",
+    "small-table2": "Table 2 in small: the paper's methods and a deep ensemble, on three depths",
+    "exchange": "Does exchange beat an ensemble of networks?",
 }
 _VERDICTS = {True: "met", False: "**not met**", None: ""}
 
@@ -33,8 +34,12 @@ def write(
     scale: Scale,
     seconds: float,
     command: str = "",
+    machine: str = "",
 ) -> dict[str, Any]:
-    """Write `<name>.json`, `<name>-<figure>.png` and `<name>.md`; return the JSON as a dict."""
+    """Write `<name>.json`, `<name>-<figure>.png` and `<name>.md`; return the JSON as a dict.
+
+    `machine` is where the cells ran, this one unless given.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     captions = {}
     for name, figure in study.figures(results).items():
@@ -47,7 +52,7 @@ def write(
             "title": study.title,
             "command": command or f"python -m studies {study.name}",
             "version": __version__,
-            "machine": describe_machine(),
+            "machine": machine or describe_machine(),
             "quick": scale.quick,
             "seconds": round(seconds, 1),
             "findings": [finding._asdict() for finding in study.findings(results)],
@@ -93,15 +98,19 @@ def write_index(folder: Path, names: Sequence[str]) -> None:
     ]
     beside = [name for name in _BESIDE if (folder / f"{name}.md").exists()]
     if beside:
-        lines += ["Written beside scripts in `benchmarks/` and `examples/`:", ""]
+        lines += [
+            "Written by `table2 --small`, and beside scripts in `benchmarks/` and `examples/`:",
+            "",
+        ]
         lines += [*(f"- [{name}]({name}.md): {_BESIDE[name]}" for name in beside), ""]
     (folder / "index.md").write_text("\n".join(lines))
 
 
 def describe_machine() -> str:
+    device = jax.devices()[0]
+    kind = device.platform if device.platform == "cpu" else device.device_kind
     return (
-        f"{os.cpu_count()} cores, {jax.default_backend()}, jax {jax.__version__}, "
-        f"Python {platform.python_version()}"
+        f"{os.cpu_count()} cores, {kind}, jax {jax.__version__}, Python {platform.python_version()}"
     )
 
 

@@ -21,6 +21,7 @@ from studies.shared.study import Cell, Record, Results, Scale, Stopped, Study, W
 
 _SETTINGS = "__settings__"
 _SECONDS = "__seconds__"
+_MACHINE = "__machine__"
 
 
 def reproduce(
@@ -31,27 +32,42 @@ def reproduce(
     fresh: bool = False,
     progress: bool | None = None,
     command: str = "",
-) -> dict[str, Any]:
+    share: tuple[int, int] | None = None,
+) -> dict[str, Any] | None:
     """Run the cells without a record, write `<name>.json`, figures and page; return the JSON.
 
-    Ctrl-C raises KeyboardInterrupt; finished cells are kept.
+    With a `share` (k, n), run every n-th cell from the k-th on, one after the other, and write no
+    page: n processes do the work of one. Ctrl-C raises KeyboardInterrupt; finished cells are kept.
     """
     cells = study.cells(scale)
     if fresh:
         for cell in cells:
             _path(folder, study, cell).unlink(missing_ok=True)
     missing = [cell for cell in cells if read_record(folder, study, cell) is None]
+    if share is not None:
+        ours = cells[share[0] - 1 :: share[1]]
+        run_cells(study, [cell for cell in missing if cell in ours], folder, progress, workers=1)
+        return None
     run_cells(study, missing, folder, progress)
     records = [read_record(folder, study, cell) or {} for cell in cells]
     seconds = sum(float(record[_SECONDS]) for record in records)
+    machines = dict.fromkeys(
+        str(record.get(_MACHINE, page.describe_machine())) for record in records
+    )
     results = Results(list(zip(cells, map(_public, records), strict=True)))
-    return page.write(study, results, cells, folder, scale, seconds, command)
+    return page.write(study, results, cells, folder, scale, seconds, command, "; ".join(machines))
 
 
-def run_cells(study: Study, cells: list[Cell], folder: Path, progress: bool | None) -> None:
+def run_cells(
+    study: Study,
+    cells: list[Cell],
+    folder: Path,
+    progress: bool | None,
+    workers: int | None = None,
+) -> None:
     """Run the cells in parallel, one per core: the program of a toy uses one core."""
-    stop = threading.Event()
-    with display(study, len(cells), progress) as show, ThreadPoolExecutor(os.cpu_count()) as pool:
+    stop, workers = threading.Event(), workers or os.cpu_count()
+    with display(study, len(cells), progress) as show, ThreadPoolExecutor(workers) as pool:
 
         def run_one(cell: Cell) -> None:
             tick, done = show(cell.name)
@@ -93,7 +109,8 @@ def write_record(folder: Path, study: Study, cell: Cell, record: Record, seconds
     path = _path(folder, study, cell)
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".tmp")
-    arrays: Any = {**record, _SETTINGS: _fingerprint(cell), _SECONDS: seconds}
+    about = {_SETTINGS: _fingerprint(cell), _SECONDS: seconds, _MACHINE: page.describe_machine()}
+    arrays: Any = {**record, **about}
     with unfinished.open("wb") as file:
         np.savez_compressed(file, **arrays)
     unfinished.replace(path)

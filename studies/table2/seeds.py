@@ -69,9 +69,9 @@ def section(model: str, described: list[dict[str, Any]]) -> list[str]:
         ways = [numbers.pick(run["averages"]) for run in runs]
         if ways:
             accuracy = [100 * way["accuracy"] for way in ways]
-            cells = [_spread(accuracy, 2), _spread([way["nll_sum"] for way in ways], 0)]
+            cells = [spread(accuracy, 2), spread([way["nll_sum"] for way in ways], 0)]
             each = ", ".join(f"{one:.2f}" for one in accuracy)
-            alone = _spread([100 * run["one_network"] for run in runs], 2)
+            alone = spread([100 * run["one_network"] for run in runs], 2)
             rows.append([NAMES[name], str(len(ways)), *cells, each, alone])
     epochs = {name: _epochs(described, name) for name in (trainings.STARTS, *METHODS)}
     sampling = " or ".join(dict.fromkeys(epochs[name] for name in METHODS if epochs[name]))
@@ -108,7 +108,7 @@ def _difference(pair: tuple[str, str], described: list[dict[str, Any]]) -> list[
     ]
 
 
-def _spread(values: list[float], digits: int) -> str:
+def spread(values: list[float], digits: int) -> str:
     if len(values) == 1:
         return f"{values[0]:.{digits}f}"
     return f"{np.mean(values):.{digits}f} ± {np.std(values, ddof=1):.{digits}f}"

@@ -22,7 +22,7 @@ def write(folder: Path, problem: Any) -> None:
     test, one_piece = problem.test, jax.jit(problem.test.outputs)
 
     def logits(*network: Any) -> np.ndarray:
-        firsts = range(0, len(test.labels), _PIECE)
+        firsts = range(0, len(test.targets), _PIECE)
         pieces = [one_piece(*network, test.inputs[first : first + _PIECE]) for first in firsts]
         return np.concatenate(pieces)
 

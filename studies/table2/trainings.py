@@ -28,8 +28,12 @@ METHODS = {
     "cyc-sghmc": rx.cyc_sghmc,
     "cyc-swag": rx.cyc_swag,
 }
+DEEP = "deep-ensemble"  # with the epochs of start networks and sampling together
+FEWER = {f"{DEEP}-{count}": count for count in (1, 2, 3)}  # networks, with the epochs of all
+MADE = METHODS | dict.fromkeys((DEEP, *FEWER), rx.deep_ensemble)
 PAPER_MODELS = ("resnet20", "resnet32", "resnet56")
 _TIMES = "wall.json"
+_PEAK = 0.1  # of the paper's start networks, and of the deep ensemble
 _SMALL = ("digits",)  # data for which float32 on a CPU is fast enough
 TITLE = "Table 2: networks on CIFAR-100"
 ABOUT = """
@@ -50,6 +54,10 @@ class Settings:
     start_epochs: int = 300
     methods: tuple[str, ...] = tuple(METHODS)
     seed: int = 0
+    num_replicas: int | None = None  # of the data set, as are the next two
+    batch_size: int | None = None
+    target_swap_rate: float | None = None
+    cycle_epochs: int = 100
 
     @property
     def defaults(self) -> dict[str, Any]:
@@ -59,7 +67,7 @@ class Settings:
         return NamedProblem(
             model=absolute(self.model),
             data=absolute(self.data),
-            batch_size=self.defaults["batch_size"],
+            batch_size=self.batch_size or self.defaults["batch_size"],
             augment=self.data in AUGMENTED or ":" in self.data,
             bf16=self.data not in _SMALL,
             directory=os.getcwd(),
@@ -72,12 +80,26 @@ class Settings:
             names = ("learning_rate", "target_swap_rate")
             choices = {name: self.defaults[name] for name in names if name in self.defaults}
             choices["on_swap"] = "reset"  # as the authors do; cycles would lose their clock
+            if self.target_swap_rate is not None:
+                choices["target_swap_rate"] = self.target_swap_rate
+        if method in ("cyc-sghmc", "cyc-swag"):
+            choices["cycle_epochs"] = self.cycle_epochs
+        count, whole = self.num_replicas or self.defaults["num_replicas"], 0
+        if method == DEEP or method in FEWER:
+            choices["learning_rate"] = _PEAK
+            whole = count * (self.start_epochs + self.epochs)
+            count = FEWER.get(method, count)
         return {
-            "method": METHODS[method](**choices),
+            "method": MADE[method](**choices),
             "seed": self.seed,
-            "num_replicas": self.defaults["num_replicas"],
-            "epochs": self.start_epochs if method == STARTS else self.epochs,
+            "num_replicas": count,
+            "epochs": whole // count or (self.start_epochs if method == STARTS else self.epochs),
         }
+
+
+def is_from_new(method: str) -> bool:
+    """Whether the runs of a method begin with new networks."""
+    return method in (STARTS, DEEP, *FEWER)
 
 
 def folder_of(runs: Path, model: str, method: str) -> Path:
@@ -108,7 +130,7 @@ def run_all(
     """Start or resume all unfinished runs; raise KeyboardInterrupt when one is stopped."""
     missing = [
         method
-        for method in METHODS
+        for method in MADE
         if method in settings.methods and not is_finished(folder_of(runs, settings.model, method))
     ]
     if not missing:
@@ -118,7 +140,7 @@ def run_all(
     for method in missing:
         folder, start = folder_of(runs, settings.model, method), init
         report(f"{method}: {folder}")
-        if method != STARTS:
+        if not is_from_new(method):
             start = folder_of(runs, settings.model, STARTS)
             starts.write(start, problem)
         with _timed(folder):
