@@ -10,8 +10,8 @@ from PIL import Image
 
 import replicax as rx
 from replicax import demo
-from replicax.results import figure_style, plotted
-from replicax.results.plots import plot_modes25
+from replicax.results import figure_style
+from replicax.results.plots import density
 
 IMAGES = Path(__file__).parent / "images"
 
@@ -40,7 +40,7 @@ def draw_phases(draws):
     for chain, style in figure_style.chain_styles(len(draws["delay"])):
         x, y = draws["delay"][chain], draws["constant"][chain]
         plane.plot(x[::4], y[::4], ".", ms=2, mew=0, color=style["color"])
-        delay.stairs(plotted.density(x, edges), edges, lw=1.2, **style)
+        delay.stairs(density(x, edges), edges, lw=1.2, **style)
     figure_style.label(plane, "delay", "constant phase", "Draws: a ridge that wraps, and islands")
     figure_style.label(delay, "delay", "density", "Four chains agree")
     figure_style.legend(delay)
@@ -53,7 +53,7 @@ def main() -> None:
         runs = demo.run_demo(Path(folder), seed=0)
         for name, run in runs.items():
             print(name, demo.compare_with_truth(run))
-        save(plot_modes25(runs), "modes25")
+        save(demo.plot_modes25(runs), "modes25")
         figures = runs[demo.PAPER].plot()
     for name in ("ladder", "rates"):
         save(figures[name], name)
