@@ -10,7 +10,10 @@ are shown apart. A cell that would take longer than the budget ends there, and s
 - `NUTS` is NumPyro's on all rows: dense metric, 300 steps of warm-up, 300 draws.
 - `estimated` is the same with `method=rx.sweeps(exact=False)`.
 - `withheld` is the same with the deepest minimum left out of the first mixture.
-- `mini-batches` is `rx.sample` with `batch_size=1_000`: Langevin steps, 6,000 of them.
+- `HMCECS` is NumPyro's, on 1,000 rows in 100 blocks, with a Taylor proxy at the minimum.
+- `SGLD` and `SGHMC` are BlackJAX's, with control variates at the minimum and 1,000 rows a step, in
+  four chains; steps are .1 / curvature, and .3 / its root, in the steepest direction.
+  These three find the minimum as Laplace's does, which is counted, and end after `SPENT` seconds.
 - `Laplace` is what one does by hand: L-BFGS from N(0, 2^2), the Hessian there, and importance
   weights of draws from the Gaussian: right where there is one mode, and nearly normal.
 """
@@ -26,9 +29,11 @@ from pathlib import Path
 from typing import Any
 
 KINDS = ("logistic-10", "logistic-50", "logistic-200", "mixture")
-METHODS = ("replicax", "estimated", "NUTS", "Laplace", "withheld", "mini-batches")
+METHODS = ("replicax", "estimated", "NUTS", "Laplace", "withheld", "HMCECS", "SGLD", "SGHMC")
 # Those that are run on some posteriors alone.
-ONLY = {"withheld": ("mixture",), "mini-batches": ("logistic-10",)}
+ONLY = {"withheld": ("mixture",), **dict.fromkeys(("HMCECS", "SGLD", "SGHMC"), ("logistic-10",))}
+SPENT = 12.0  # processor seconds of those that have no end of their own
+BATCH = 1_000  # rows that they see at once
 WANTED = 1_000  # effective draws
 MASS = 0.73  # of one of two mirror modes
 WARM_UP, DRAWS = 300, 300
@@ -166,16 +171,12 @@ def run_nuts(kind: str, num_rows: int, budget: float) -> dict[str, Any]:
     return described(draws, size, clock, setup)
 
 
-def run_laplace(kind: str, num_rows: int, budget: float) -> dict[str, Any]:
+def minimum(likelihood: Any, prior: Any, blocks: Any, d: int) -> tuple[Any, Any]:
+    """Return the minimum of the energy of all rows by L-BFGS from N(0, 2^2), and its Hessian."""
     import jax
     import jax.numpy as jnp
     import numpy as np
     from scipy.optimize import minimize
-
-    likelihood, prior, rows, d = model_of(kind, num_rows)
-    block = min(num_rows, 1_000)
-    blocks = jax.tree.map(lambda x: jnp.asarray(x).reshape(-1, block, *x.shape[1:]), rows)
-    clock = Clock()
 
     def total(p):
         one = lambda sum, part: (sum + jnp.sum(likelihood(p, part)), None)  # noqa: E731
@@ -192,7 +193,27 @@ def run_laplace(kind: str, num_rows: int, budget: float) -> dict[str, Any]:
     hessian = np.asarray(jax.jit(jax.hessian(total))(jnp.asarray(mode, jnp.float32)), float)
     for _ in range(2):
         mode = mode - np.linalg.solve(hessian, energy(mode)[1])
-    root = np.linalg.cholesky(np.linalg.inv((hessian + hessian.T) / 2))
+    return mode, (hessian + hessian.T) / 2
+
+
+def in_blocks(rows: Any, num_rows: int) -> Any:
+    import jax
+    import jax.numpy as jnp
+
+    block = min(num_rows, BATCH)
+    return jax.tree.map(lambda x: jnp.asarray(x).reshape(-1, block, *x.shape[1:]), rows)
+
+
+def run_laplace(kind: str, num_rows: int, budget: float) -> dict[str, Any]:
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    likelihood, prior, rows, d = model_of(kind, num_rows)
+    blocks = in_blocks(rows, num_rows)
+    clock = Clock()
+    mode, hessian = minimum(likelihood, prior, blocks, d)
+    root = np.linalg.cholesky(np.linalg.inv(hessian))
     setup = clock()
 
     @jax.jit
@@ -214,6 +235,94 @@ def run_laplace(kind: str, num_rows: int, budget: float) -> dict[str, Any]:
         size = float(weight.sum() ** 2 / (weight**2).sum())
     chosen = rng.choice(len(weight), 20_000, p=weight / weight.sum())
     return described(np.concatenate(points)[chosen], size, clock, setup)
+
+
+def run_hmcecs(kind: str, num_rows: int, budget: float) -> dict[str, Any]:
+    import jax
+    import jax.numpy as jnp
+    import numpyro
+    import numpyro.distributions as dist
+    from numpyro.infer import HMCECS, MCMC, NUTS
+
+    from replicax import diagnostics
+
+    likelihood, prior, (x, y), d = model_of(kind, num_rows)
+    x, y = jnp.asarray(x), jnp.asarray(y)
+
+    def model():
+        slopes = numpyro.sample("p", dist.Normal(0, 2.5).expand([d]).to_event(1))
+        with numpyro.plate("rows", num_rows, subsample_size=BATCH):
+            some, outcome = numpyro.subsample(x, 1), numpyro.subsample(y, 0)
+            numpyro.sample("y", dist.Bernoulli(logits=some @ slopes), obs=outcome)
+
+    clock = Clock()
+    mode, _ = minimum(likelihood, prior, in_blocks((x, y), num_rows), d)
+    proxy = HMCECS.taylor_proxy({"p": jnp.asarray(mode, jnp.float32)})
+    kernel = HMCECS(NUTS(model, dense_mass=True), num_blocks=100, proxy=proxy)
+    chain = MCMC(kernel, num_warmup=WARM_UP, num_samples=500, num_chains=1, progress_bar=False)
+    begin = {"p": jnp.asarray(mode, jnp.float32)}
+    chain.warmup(jax.random.key(0), init_params=begin)
+    jax.block_until_ready(jax.tree.leaves(chain.last_state.z))
+    setup, draws = clock(), []
+    while clock()[0] < SPENT or not draws:
+        chain.run(jax.random.key(2) if not draws else chain.last_state.rng_key)
+        draws.append(chain.get_samples()["p"])
+        chain.post_warmup_state = chain.last_state
+    together = jnp.concatenate(draws)[None]
+    size = min(diagnostics.bulk_size(together[..., i]) for i in range(d))
+    return described(together, size, clock, setup)
+
+
+def run_blackjax(kind: str, num_rows: int, budget: float, sghmc: bool = False) -> dict[str, Any]:
+    import blackjax
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+    from blackjax.sgmcmc import gradients
+
+    from replicax import diagnostics
+
+    likelihood, prior, rows, d = model_of(kind, num_rows)
+    blocks = in_blocks(rows, num_rows)
+    clock = Clock()
+    mode, hessian = minimum(likelihood, prior, blocks, d)
+    largest = float(np.linalg.eigvalsh(hessian)[-1])
+    data, centre = jax.tree.map(jnp.asarray, rows), jnp.asarray(mode, jnp.float32)
+    of_one = lambda p, row: likelihood(p, jax.tree.map(lambda x: x[None], row))[0]  # noqa: E731
+    plain = gradients.grad_estimator(prior, of_one, num_rows)
+    gradient = gradients.control_variates(plain, centre, data)
+    kernel = blackjax.sghmc(gradient, 10) if sghmc else blackjax.sgld(gradient)
+    size = 0.3 / largest**0.5 if sghmc else 0.1 / largest
+    every = 1 if sghmc else 10  # as many gradients for each draw that is kept
+
+    @jax.jit
+    def many(key, at):
+        def one(at, key):
+            row_key, move_key = jax.random.split(key)
+            places = jax.random.randint(row_key, (BATCH,), 0, num_rows)
+            return kernel.step(move_key, at, jax.tree.map(lambda x: x[places], data), size), None
+
+        def kept(at, key):
+            at, _ = jax.lax.scan(one, at, jax.random.split(key, every))
+            return at, at
+
+        return jax.lax.scan(kept, at, jax.random.split(key, 200))
+
+    step = jax.jit(jax.vmap(many))
+    at, key = jnp.tile(centre, (4, 1)), jax.random.key(0)
+    at, _ = jax.block_until_ready(step(jax.random.split(key, 4), at))
+    setup, draws = clock(), []
+    while clock()[0] < SPENT or not draws:
+        key, use = jax.random.split(key)
+        at, some = step(jax.random.split(use, 4), at)
+        draws.append(np.asarray(some))
+    together = np.concatenate(draws, axis=1)
+    effective = min(diagnostics.bulk_size(together[..., i]) for i in range(d))
+    return described(together, effective, clock, setup)
+
+
+def run_sghmc(kind: str, num_rows: int, budget: float) -> dict[str, Any]:
+    return run_blackjax(kind, num_rows, budget, sghmc=True)
 
 
 def run_withheld(kind: str, num_rows: int, budget: float) -> dict[str, Any]:
@@ -243,35 +352,10 @@ def run_withheld(kind: str, num_rows: int, budget: float) -> dict[str, Any]:
     return described(posterior.draws, size, clock, (0.0, 0.0)) | more
 
 
-def run_mini_batches(kind: str, num_rows: int, budget: float) -> dict[str, Any]:
-    import jax
-
-    import replicax as rx
-
-    likelihood, prior, rows, d = model_of(kind, num_rows)
-
-    def run(seed: int) -> tuple[Any, tuple[float, float]]:
-        clock = Clock()
-        posterior = rx.sample(
-            rx.bayesian(likelihood, prior, rows, batch_size=min(1_000, num_rows)),
-            lambda key: 2 * jax.random.normal(key, (d,)),
-            num_steps=6_000,
-            num_chains=2,
-            seed=seed,
-        )
-        return posterior, clock()
-
-    posterior, first = run(0)
-    again = run(1)[1]  # compiled: a third of it is the burn-in
-    found = posterior.summary()["parameters"]
-    size = min(row["effective_size"] for row in found.values())
-    setup = first[0] - again[0] * 2 / 3, first[1] - again[1] * 2 / 3
-    more = {"problems": posterior.problems()}
-    return described(posterior.draws, size, lambda: first, setup) | more  # type: ignore[arg-type]
-
-
 RUNNERS = {
-    "mini-batches": run_mini_batches,
+    "HMCECS": run_hmcecs,
+    "SGLD": run_blackjax,
+    "SGHMC": run_sghmc,
     "withheld": run_withheld,
     "replicax": run_replicax,
     "estimated": run_estimated,

@@ -55,12 +55,12 @@ def sample(
 ) -> Posterior:
     """Sample exp(-energy), or an `rx.bayesian` posterior, by replica exchange.
 
-    By default draws have the law of the target: moves are adjusted (`kernels.hmc`; on mini-batches
-    `kernels.langevin`), and swaps are Metropolis's on all the data. With exact energies the coldest
-    replica also jumps after every step, to proposals of a learned mixture. Step sizes, temperatures
-    and mixture are learned in the burn-in, a third of the run, and are then frozen. Posteriors of
-    so many rows that all of them are dear for a ladder are sampled in sweeps over the rows
-    (`rx.sweeps`), which the summary says. The paper's ladder of SGD rungs is
+    By default draws have the law of the target: moves are adjusted (`kernels.hmc`), swaps are
+    Metropolis's on all the data, and the coldest replica also jumps after every step, to proposals
+    of a learned mixture. Step sizes, temperatures and mixture are learned in the burn-in, a third
+    of the run, and are then frozen. Posteriors of rows that are read in blocks, or of so many that
+    all of them are dear for a ladder, are sampled in sweeps over the rows (`rx.sweeps`), which the
+    summary says. The paper's ladder of SGD rungs is
     `method=rx.deo_star(learning_rate=(cold, hot))`.
 
     Args:
@@ -70,7 +70,8 @@ def sample(
         start: one point (any pytree), `rx.per_replica(tree)`, or a function `start(key)`; for
             `rx.supervised` problems a point is a pair (params, model_state). A posterior of
             `rx.interop.from_numpyro` starts at draws from its prior unless this is given.
-        num_steps: steps of every replica; with `method="sweeps"` sweeps whose draws are kept.
+        num_steps: steps of every replica; of runs of sweeps, sweeps whose draws are kept, and more
+            than 64 only with `method="sweeps"`.
             Without it a run of exact energies goes on until it is done: until chains have made ten
             round trips on average, R-hat is below 1.01, 400 draws are effective in bulk and tails,
             and nothing is left to warn of.
@@ -82,7 +83,7 @@ def sample(
         num_chains: independent runs side by side, so that R-hat and effective size mean something;
             4 without num_steps, else 1.
         batches: arrays (with `batch_size`), a function of the step, or an iterable.
-        batch_size: rows of a mini-batch.
+        batch_size: rows of a mini-batch; that of a posterior is given to `rx.bayesian`.
         burn_in, thin: draws are kept from step `burn_in` on, every `thin`-th.
         seed: seed of all random numbers.
         run_dir: a folder for draws, records and checkpoints; without it all stays in memory.
@@ -125,7 +126,7 @@ def sample(
     given_to_ladder["draw_rungs"] = None if run.draw_rungs == (0,) else draw_rungs
     choice = sweeps.choose(task, method, start, given_to_ladder)
     if num_steps is None:
-        done.check_possible(task, method)
+        done.check_possible(method)
         session, watch = done.watched(session, limits, choice.sweeps)
         chains = done.NUM_CHAINS if num_chains is None else num_chains
         run = replace(run, num_steps=watch.first_steps(burn_in), num_chains=chains)

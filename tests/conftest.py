@@ -34,7 +34,7 @@ LONG_RUNS = {
     TESTS / "test_examples.py",
     *[
         TESTS / f"laws/test_{name}.py"
-        for name in ("chains", "judgement", "kernels", "langevin", "memory", "modes25")
+        for name in ("chains", "judgement", "kernels", "memory", "modes25")
     ],
     *[
         TESTS / f"studies/test_{name}.py"

@@ -129,6 +129,7 @@ SHORT: dict[str, Any] = {
     "learning_rate": 1e-3,
     "temperature": (1.0, 4.0),
     "kernel": "sgld",
+    "rule": "bias_corrected",
     "adapt": False,
     "burn_in": 2,
     "thin": 1,
@@ -142,7 +143,7 @@ quiet = pytest.mark.filterwarnings("ignore::UserWarning")
 
 def sample(source: Any, chunk_steps: int | None = None, **options: Any) -> rx.Posterior:
     """A short run on the rows of a source; options of its method stand beside the others."""
-    chosen = in_method(SHORT | options, rx.posterior)
+    chosen = in_method(SHORT | options, rx.deo)
     with chunks_of(chunk_steps):
         return rx.sample(posterior(source), jnp.zeros(3), **chosen)
 

@@ -85,7 +85,6 @@ def hmc(num_leapfrog: int = 8, target_acceptance: float = 0.8) -> Kernel:
             acceptance - target_acceptance,
             _seen(rung.scale, gradient(after.memory)),
             acceptance,
-            jnp.zeros_like(acceptance),
         )
         return after, after.memory.energy, observed
 

@@ -43,7 +43,6 @@ class Observed(NamedTuple):
     step_error: Array  # 0 where the learning rate is right, negative where it is too large
     steepness: PyTree  # an estimate of the curvature of U / tau + V by parameter, from gradients
     acceptance: Array  # probability that the proposal was accepted; 1 without a proposal
-    heating: Array  # excess of the temperature by the gradient's noise; 0 for exact gradients
 
 
 class Traits(NamedTuple):
@@ -64,7 +63,6 @@ class Traits(NamedTuple):
     has_own_prior: bool = False  # weight decay or prior: moves feel it, energies do not
     keeps_time: bool = False  # whether its memory counts steps
     adjusted: bool = False
-    halves_batches: bool = False  # compares the halves of a mini-batch
     gradients: int = 1  # that a move evaluates
     first_rate: float | None = None  # where "auto" rates begin; None: it observes no step error
     change_rung: Callable[[Replica, Ladder, Ladder], Replica] | None = None

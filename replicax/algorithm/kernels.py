@@ -23,7 +23,6 @@ from replicax.algorithm.kernel import Kernel as Kernel
 from replicax.algorithm.kernel import PyTree, TimedMemory, Traits, has_memory, select
 from replicax.algorithm.kernel import Replica as Replica
 from replicax.algorithm.ladder import Ladder
-from replicax.algorithm.langevin import langevin as langevin
 from replicax.algorithm.wrapped_kernels import annealed as annealed
 from replicax.algorithm.wrapped_kernels import clipped as clipped
 from replicax.algorithm.wrapped_kernels import cosine as cosine
@@ -240,7 +239,6 @@ NAMED = {
     "sghmc": sghmc,
     "adam": adam,
     "preconditioned": preconditioned,
-    "langevin": langevin,
     "mala": mala,
     "hmc": hmc,
 }

@@ -99,19 +99,16 @@ def build_move(target: Target, kernel: Kernel, settings: Settings) -> Callable:
     it moved, energies are theirs, on `judging_batch`; else those that the gradients' pass computed
     anyway, on `batch`.
     """
-    spread, sizes = settings.spread, settings.tuning.step_sizes
+    spread = settings.spread
     move_all = settings.map_replicas(
-        _build_move_one(target, kernel, settings), in_axes=(0, 0, 0, 0, None, None, None)
+        _build_move_one(target, kernel, settings), in_axes=(0, 0, 0, 0, None, None)
     )
 
     def move(random: Randomness, state: State, batch: PyTree, judging_batch: Any):
         rung_of = spread.here(state.rung_of)
         rung = jax.tree.map(lambda by_rung: by_rung[rung_of], state.ladder)
         drawn = random.move, random.gradient, random.energy
-        tunes = False if sizes is None else state.step < sizes.until
-        moved = move_all(
-            drawn, state.replicas, state.model_state, rung, batch, judging_batch, tunes
-        )
+        moved = move_all(drawn, state.replicas, state.model_state, rung, batch, judging_batch)
         particles, model_state, energy_of, observed = on_all(moved)
         state = state._replace(replicas=particles, model_state=model_state)
         energy_of = energy_of.astype(state.buffer.dtype)
@@ -128,7 +125,7 @@ def _build_move_one(target: Target, kernel: Kernel, settings: Settings) -> Calla
     always = settings.swap_every == 1
     judges = settings.energy_at == "moved" and always and not kernel.traits.adjusted
 
-    def move_one(random, replica, model_state, rung, batch, judging_batch, tunes):
+    def move_one(random, replica, model_state, rung, batch, judging_batch):
         move_noise, gradient_noise, energy_noise = random
         if target.has_state:
             energy, gradient, model_state = target.evaluate_state(
@@ -136,7 +133,7 @@ def _build_move_one(target: Target, kernel: Kernel, settings: Settings) -> Calla
             )
             evaluate = _evaluated(replica.params, energy, gradient)
         else:
-            evaluate = StepEnergy(target, batch, gradient_noise, rung.temperature, tunes)
+            evaluate = StepEnergy(target, batch, gradient_noise, rung.temperature)
         moved = kernel.step(move_noise, replica, evaluate, rung)
         if len(moved) != 3:
             raise ValueError(

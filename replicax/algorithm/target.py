@@ -116,7 +116,6 @@ class StepEnergy:
     batch: PyTree = None
     noise: Any = None
     temperature: Array | float = 1.0
-    tunes: Array | bool = False  # whether step sizes still adapt
 
     def __call__(self, params: PyTree) -> tuple[Array, Any]:
         return self.target.evaluate(params, self.batch, self.noise, self.temperature)

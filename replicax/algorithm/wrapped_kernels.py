@@ -256,8 +256,8 @@ def _check_wrapped(kernel: object, name: str, changes: str) -> None:
         )
     if kernel.traits.observes:
         raise ValueError(
-            f'kernels.{name} {changes}, and "hmc", "mala" and "langevin" tune their own steps: '
-            "wrap another kernel."
+            f'kernels.{name} {changes}, and "hmc" and "mala" tune their own steps: wrap another '
+            "kernel."
         )
 
 

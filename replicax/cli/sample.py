@@ -69,7 +69,6 @@ def sample(
     continue with `replicax resume RUN_DIR`).
     """
     import replicax as rx
-    from replicax.run.task import as_task
 
     chosen = _method(method, flags.given(Method, given))
     run = flags.given(Sampling, given)
@@ -83,7 +82,7 @@ def sample(
         loaded = spec.load()
         user_code.remember(spec.to_note(), [spec.target], spec.directory)
         batches = {"batches": loaded.batches, "batch_size": loaded.batch_size}
-        if not (chosen.keeps_law and as_task(loaded.target, **batches).has_exact_energies):
+        if not chosen.keeps_law:
             run.setdefault("num_steps", _STEPS)
         posterior = rx.sample(
             loaded.target,

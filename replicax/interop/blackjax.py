@@ -50,7 +50,6 @@ def from_blackjax(make: Callable[[Callable, Array], Any], target_acceptance: flo
             acceptance - target_acceptance,
             jax.tree.map(jnp.ones_like, params),  # the scale of parameters is the algorithm's own
             acceptance,
-            jnp.zeros_like(acceptance),
         )
         return Replica(params, ()), energy, observed
 

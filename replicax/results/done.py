@@ -24,7 +24,7 @@ from replicax.run.processes import is_first
 from replicax.run.progress import Progress, format_seconds
 from replicax.run.start import extended, retuned
 from replicax.run.sweeps import FEWEST_SWEEPS, MOST_SWEEPS
-from replicax.run.task import Task, as_task
+from replicax.run.task import as_task
 
 if TYPE_CHECKING:
     from replicax.results.posterior import Posterior
@@ -249,18 +249,13 @@ def _going_on(
     return Posterior(records, like, target)
 
 
-def check_possible(task: Task, method: Any) -> None:
+def check_possible(method: Any) -> None:
     """Raise where a run cannot tell by itself when it is done."""
     method = as_method(method)
     if not method.keeps_law:
         raise ValueError(
             f'num_steps is missing: only the method "posterior" knows when it is done. Write '
             f'num_steps=... for "{method.name}".'
-        )
-    if not task.has_exact_energies:
-        raise ValueError(
-            "num_steps is missing: a run on mini-batches does not know when it is done. Write "
-            "num_steps=..., or leave out batch_size."
         )
 
 

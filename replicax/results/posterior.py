@@ -287,15 +287,6 @@ class Posterior:
         return self._final("redrawn") / (self.counted_steps * count) if count else None
 
     @property
-    def excess_temperature(self) -> np.ndarray | None:
-        """Relative excess temperature of each rung by gradient noise, in the direction of its
-        largest noise; None if the kernel does not measure it  (chain, rung)."""
-        heating = self._final("heating")
-        if self.metadata.resolved.adjusted or heating.shape[1] == 0:
-            return None
-        return heating / self.counted_steps
-
-    @property
     def rung_energies(self) -> np.ndarray:
         """Energies of all rungs before the swap, at each draw, for `rx.bayesian` posteriors
         (chain, draw, rung)."""

@@ -37,7 +37,6 @@ _RISE_CERTAIN = 4.5  # standard errors
 _MISSED = 0.015  # standard error of the mass of places that the mixture misses
 _RESTARTED = 0.01  # fraction of steps
 _LOW_ACCEPTANCE, _HIGH_ACCEPTANCE = 0.2, 0.98
-_HEATED = 0.1  # above the temperature of the coldest rung
 _ROUNDED = 1.0  # from one floating-point energy to the next, in the unit of the temperature
 _RARE_SWAPS = 0.01  # fraction of windows
 _FEW_WINDOWS = 10  # too few to judge a pair by
@@ -216,20 +215,6 @@ def _acceptance(posterior: "Posterior") -> str | None:
         f"Rung {rung} accepts {rate:.0%} of its moves: its step is {step}. "
         + (retuning(posterior) if tuned else change)
         + (flat if rate > _HIGH_ACCEPTANCE else "")
-    )
-
-
-def _heated_target(posterior: "Posterior") -> str | None:
-    """Report heating of the cold rung by gradient noise."""
-    excess = measured(posterior, "excess_temperature")
-    if excess is None or not np.nanmax(excess[:, 0]) > _HEATED:
-        return None
-    tuned = posterior.metadata.tunes_learning_rate
-    exact = "or none, so that moves are accepted or rejected"
-    other = exact if tuned else "or " + in_method(posterior, 'learning_rate="auto"')
-    return (
-        f"Gradient noise heats the cold rung by {np.nanmax(excess[:, 0]):.0%}, and the draws are "
-        f"too wide: write a larger batch_size, {other}."
     )
 
 
@@ -503,7 +488,6 @@ _CAUSES = {
     _colder_rungs: "target",
     _broken_replicas: "target",
     _acceptance: "tuning",
-    _heated_target: "target",
 }
 _OTHERS = {
     _unknown_law: "target",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _MOST_SHOWN = 8  # components of a mixture
 _MOST_PARAMETERS = 12  # that are printed
 _MOST_CHAINS = 4  # whose log evidences are printed
-_OF_KERNELS = ("acceptance", "redraw_rate", "excess_temperature")  # that some measure, by rung
+_OF_KERNELS = ("acceptance", "redraw_rate")  # that some measure, by rung
 
 
 class Table(NamedTuple):
@@ -354,7 +354,6 @@ def ladder_table(summary: dict[str, Any]) -> Table:
         "mean energy": summary["mean_energy_by_rung"],
         "accepts": summary["acceptance"],
         "redrawn": summary["redraw_rate"],
-        "excess temperature": summary["excess_temperature"],
     }
     more = {name: values[0] for name, values in more.items() if values}
     heads = ("rung", "learning rate", "temperature", "rule accepts", "swaps in a window", *more)

@@ -52,7 +52,15 @@ class Bayesian(Task):
         """All rows, wherever they are, for sweeps."""
         if isinstance(self.batches, Elsewhere):
             return self.batches.rows
+        if isinstance(self.batches, SourceBatches):
+            return as_source_rows(self.batches.source, self.num_rows)
         return ArrayRows(jax.tree.map(np.asarray, self.batches.data))
+
+    @property
+    def block_rows(self) -> int | None:
+        """How many rows are read at once, at most, if the user said so."""
+        whole = isinstance(self.batches, Elsewhere) or self.batches.has_all_rows
+        return None if whole else self.batches.batch_size
 
     @property
     def streams(self) -> bool:
@@ -120,13 +128,13 @@ def bayesian(
         data: arrays, or a tree of them, with rows on the first axis; or a source, any object whose
             `iter()` gives all rows in blocks, trees of arrays of any number of rows; or a Dask
             array, a tree of them, or a Dask dataframe, as a dict of its columns. Arrays may be
-            mapped from a disk (`np.memmap`). With `batch_size`, blocks of a source are
-            mini-batches of so many rows, and swaps are judged on a further one.
-        batch_size: rows that a step sees, drawn at random. Unless it is given, draws are exact, of
-            all rows: a ladder sees them in every step while they are cheap; where they are not, or
-            no arrays, it sees some of them, and sweeps over all of them confirm what it finds
-            (`rx.sweeps`). With fewer rows steps are Langevin steps whose error is estimated and
-            kept small.
+            mapped from a disk (`np.memmap`).
+        batch_size: how many rows are seen at once, at most. Draws are exact, of all rows, with it
+            and without: a ladder sees them in every step while they are cheap; where they are not,
+            or no arrays, or read in blocks of this size, modes are found on some of the rows, and
+            sweeps over all of them confirm (`rx.sweeps`). With a method of the paper such as
+            `rx.deo`, steps see mini-batches of so many rows, drawn at random, or the blocks of a
+            source, which then has this size.
         num_rows: of all the data, for a source; arrays have their own.
         draw_prior: `draw_prior(key) -> params`, a draw from the prior; or the containers of params
             with such a function in the place of each block that is independent of the others,

@@ -34,7 +34,7 @@ class Counters(NamedTuple):
     restarts: Array  # restarts from a colder neighbour     shape (rung,)
     energy: Array  # of each rung at the last attempt to swap     shape (rung,)
     acceptance: Array  # sum over the counted steps         shape (rung,); (0,) if not observed
-    heating: Array  # sum over the counted steps            shape (rung,); (0,) if not observed
+    empty: Array  # nothing: compiled programs stay those of 0.2    shape (0,)
     best_energy: Array  #                                   shape ()
     best: Any  # the point that had it, or None where not tracked
     redrawn: Any = ()  # accepted draws from the prior      shape (rung,); empty without redraws
@@ -78,7 +78,7 @@ def start_counters(
         restarts=jnp.zeros(num_replicas, jnp.int32),
         energy=jnp.full(num_replicas, jnp.nan, dtype),
         acceptance=none,
-        heating=none,
+        empty=jnp.zeros(0, dtype),
         best_energy=jnp.array(jnp.inf, dtype),
         best=first if track_best else None,
         redrawn=jnp.zeros(num_replicas, dtype) if redraws else (),
@@ -110,10 +110,9 @@ def count_step(
     best_energy, best = _update_best(counters, before, info, scored, settings.spread)
     # A restarted replica is no reason to stop; the coldest has no neighbour to restart from.
     mended = info.restarted.at[0].set(False)
-    acceptance, heating = counters.acceptance, counters.heating
+    acceptance = counters.acceptance
     if info.observed is not None:
         acceptance = acceptance + jnp.where(counted, info.observed.acceptance, 0)
-        heating = heating + jnp.where(counted, info.observed.heating, 0)
     redrawn = counters.redrawn
     if info.redrawn is not None:
         redrawn = redrawn + jnp.where(counted, info.redrawn, 0).astype(redrawn.dtype)
@@ -125,7 +124,7 @@ def count_step(
         restarts=counters.restarts + mended,
         energy=jnp.where(info.attempted | ~jnp.isfinite(energy), energy, counters.energy),
         acceptance=acceptance.astype(counters.acceptance.dtype),
-        heating=heating.astype(counters.heating.dtype),
+        empty=counters.empty,
         best_energy=best_energy,
         best=best,
         redrawn=redrawn,

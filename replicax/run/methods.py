@@ -90,8 +90,8 @@ class Method:
             rung; or "auto", from 1 to where neighbours swap half of their attempts, for rungs of
             equal rejection. In the unit of the energy, of networks that of the posterior, 1 the
             exact one.
-        kernel: how replicas move: "hmc", "mala", "langevin", "sgld", "momentum", "sghmc",
-            "adam", "preconditioned", an optax transform of learning rate 1, or one of `rx.kernels`;
+        kernel: how replicas move: "hmc", "mala", "sgld", "momentum", "sghmc", "adam",
+            "preconditioned", an optax transform of learning rate 1, or one of `rx.kernels`;
             of networks "auto", momentum or Adam, as a range test finds.
         schedule: which pairs may swap: "deo_star", "deo", "seo", "adj", "ape", "exactly_one",
             "no_gate", "none", or one of `rx.schedule`.
@@ -154,8 +154,7 @@ class Method:
     )
     kernel: Any = option(
         None,
-        "Kernel: sgld, momentum, sghmc, adam or preconditioned; of exact draws hmc, mala or "
-        "langevin.",
+        "Kernel: sgld, momentum, sghmc, adam or preconditioned; of exact draws hmc or mala.",
         on_resume="give again",
         show_default="the method's",
     )
@@ -317,9 +316,9 @@ class Method:
 def posterior(kernel: Any = None, **more: Any) -> Method:
     """Draws with the law of the target: the default of `rx.sample`.
 
-    Moves are adjusted ("hmc"; on mini-batches "langevin"), swaps are Metropolis's on all the data,
-    step sizes and temperatures tune themselves in the burn-in, a third of the run, and are then
-    frozen. `more` are fields of `rx.Method`.
+    Moves are adjusted ("hmc"), swaps are Metropolis's on all the data, step sizes and temperatures
+    tune themselves in the burn-in, a third of the run, and are then frozen. Rows in blocks of a
+    `batch_size`, or in no arrays, are sampled by `rx.sweeps`. `more` are fields of `rx.Method`.
     """
     usual = {"learning_rate": AUTO, "temperature": AUTO, "keeps_law": True}
     return _method("posterior", more, kernel=kernel, **usual)

@@ -203,7 +203,7 @@ class Sampling(Run):
         None,
         "Steps between draws.",
         whole(1),
-        show_default="1; on mini-batches, steps between swaps",
+        show_default="1",
     )
     draw_rungs: Any = option((0,), check=_check_draw_rungs)
     keep_draws: bool = option(True, check=check_flag)

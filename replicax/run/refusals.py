@@ -60,22 +60,28 @@ def _of_targets_alone(choice: "Choice") -> Iterator[str]:
         yield f"adapt is {method.adapt}: for networks write True or False."
     if choice.kernel.traits.observes:
         yield (
-            'kernel is one of "hmc", "mala" and "langevin", which tune their own steps and are for '
-            'rx.sample with rx.bayesian: networks take kernel="sghmc", "sgld", "preconditioned", '
-            "or an optax transform."
+            'kernel is "hmc" or "mala", which tune their own steps and are for rx.sample: networks '
+            'take kernel="sghmc", "sgld", "preconditioned", or an optax transform.'
         )
 
 
 def _law_of_noisy_energies(choice: "Choice") -> Iterator[str]:
     task = choice.task
-    exact = task.has_exact_energies or task.target.tempers_likelihood
-    if choice.method.keeps_law and not exact:
+    if not choice.method.keeps_law or task.has_exact_energies:
+        return
+    if task.target.tempers_likelihood:
         yield (
-            "The energy is noisy (mini-batches or noise of its own), from which no exact draws "
-            "can be made. For a posterior whose rows are known write rx.bayesian(log_likelihood, "
-            "log_prior, data, batch_size=...); otherwise write "
-            "method=rx.deo_star(learning_rate=(cold, hot)) for the paper's ladder of SGD rungs."
+            'method="posterior" with a kernel or options of its own is a ladder, which needs all '
+            "rows in every step: leave out batch_size; or leave out the options for sweeps over "
+            "all rows, or write method=rx.deo(learning_rate=..., kernel=..., temperature=(1.0, "
+            '10.0), rule="bias_corrected") for moves on mini-batches.'
         )
+    yield (
+        "The energy is noisy (mini-batches or noise of its own), from which no exact draws can be "
+        "made. For a posterior whose rows are known write rx.bayesian(log_likelihood, log_prior, "
+        "data); otherwise write method=rx.deo_star(learning_rate=(cold, hot)) for the paper's "
+        "ladder of SGD rungs."
+    )
 
 
 def _not_given(choice: "Choice") -> Iterator[str]:
@@ -308,14 +314,7 @@ def _inexact_target(choice: "Choice") -> Iterator[str]:
     if traits.adjusted and not (batches.has_all_rows and batches.can_refresh):
         yield (
             "An adjusted kernel (mala, hmc) needs exact energies, and mini-batches make them "
-            "noisy: let every batch be all the data (batch_size), or write rx.bayesian(..., "
-            'batch_size=...) with method=rx.posterior("langevin").'
-        )
-    in_halves = not target.has_state and getattr(batches, "batch_size", 0) >= 2
-    if traits.halves_batches and not in_halves:
-        yield (
-            'The kernel "langevin" compares the halves of a mini-batch: it needs arrays with a '
-            "batch_size of at least 2 and no model state."
+            'noisy: leave out batch_size, or write kernel="sgld", which follows gradients alone.'
         )
     temperature = choice.method.temperature
     infinite = not isinstance(temperature, str) and np.isinf(np.asarray(temperature, float)).any()
@@ -341,7 +340,7 @@ def _nothing_to_learn_from(choice: "Choice") -> Iterator[str]:
     if isinstance(rate, str) and rate == AUTO and not traits.observes:
         yield (
             'learning_rate="auto" needs a kernel that measures its own error: kernel="hmc" or '
-            '"mala" for exact energies, "langevin" for mini-batches; or give learning_rate.'
+            '"mala", for exact energies; or give learning_rate.'
         )
     if jumps and not can_jump(task, method, choice.kernel):
         yield (

@@ -27,9 +27,6 @@ from replicax.run.refusals import can_jump, refuse
 from replicax.run.task import Task
 
 _NUM_REPLICAS = 8
-_JUDGING_SHARE = 0.5  # of the cost of the moves, at most, for energies over all rows
-_FEWEST_ATTEMPTS = 1000  # in a run; where all rows allow fewer, swaps are judged on mini-batches
-_USUAL_SWAP_EVERY = 10
 _ENOUGH_TO_LEARN = 200  # steps of burn-in with which jumps are the default
 _PROPOSALS_PER_RUNG, _MOST_PROPOSALS = 16, 512  # of jumps
 _DRAWS_PER_STEP, _APART, _MOST_DRAWS = 16, 4, 2**16  # of each step or so far apart; of a chain
@@ -125,7 +122,7 @@ def _filled(options: Any, values: dict[str, Any]) -> Any:
 
 def _for_law(task: Task, run: Sampling, method: Method) -> tuple[Sampling, Method]:
     """Close what is open so that draws have the law of the target."""
-    exact, adjusts = task.has_exact_energies, task.has_exact_energies and method.kernel is None
+    adjusts = method.kernel is None
     ladder_given = any(np.size(x) > 2 for x in (method.learning_rate, method.temperature))
     if run.num_replicas is None and not ladder_given:
         run = replace(run, num_replicas=_NUM_REPLICAS)
@@ -134,13 +131,15 @@ def _for_law(task: Task, run: Sampling, method: Method) -> tuple[Sampling, Metho
         method = _filled(method, alone)
         if isinstance(method.temperature, str):
             method = replace(method, temperature=1.0)
-    method = _filled(method, {"kernel": "hmc" if exact else "langevin", "adapt": True})
-    method = _judged(task, run, method)
+    if method.energy_at == "all_rows":  # every step sees them
+        method = replace(method, energy_at="moved")
+    usual = {"kernel": "hmc", "rule": "metropolis", "adapt": True, "swap_every": 1}
+    method = _filled(method, usual)
     every = method.swap_every or 1
     method = _filled(method, {"schedule": "deo" if method.window in (None, 1) else "no_gate"})
     method = _jumping(task, run, method)
     method = _filled(method, {"redraws": _REDRAWS if parts.can_redraw(task, method) else 0})
-    # Draws are taken where swaps are attempted, and energies are those of all rows.
+    # Draws are taken where swaps are attempted.
     usual = {
         "burn_in": run.num_steps // 3 // every * every,
         "thin": min(every, run.num_steps),
@@ -163,26 +162,6 @@ def _jumping(task: Task, run: Sampling, method: Method) -> Method:
     room = _MOST_DRAWS // max(run.num_steps - burn_in, 1)
     most = 2 ** int(np.log2(np.clip(room, 1, max(_DRAWS_PER_STEP, jumps // _APART))))
     return _filled(method, {"draws_per_step": most if several else 1})
-
-
-def _judged(task: Task, run: Sampling, method: Method) -> Method:
-    """Close which energies judge swaps, every how many steps, and by which rule."""
-    if task.has_exact_energies:
-        energy_at = "moved" if method.energy_at == "all_rows" else method.energy_at
-        method = replace(method, energy_at=energy_at)
-        return _filled(method, {"swap_every": 1, "rule": "metropolis"})
-    num_rows = getattr(task.batches, "num_rows", 0)
-    size = getattr(task.batches, "batch_size", 1)
-    # One step takes a gradient, about three evaluations, of a mini-batch.
-    dear = int(np.ceil(num_rows / (3 * size * _JUDGING_SHARE)))
-    every = method.swap_every or max(_USUAL_SWAP_EVERY, dear)
-    if method.energy_at is None:
-        in_memory = getattr(task.batches, "data", None) is not None
-        affordable = in_memory and run.num_steps >= _FEWEST_ATTEMPTS * every
-        method = replace(method, energy_at="all_rows" if affordable else "moved")
-    if method.energy_at == "all_rows":
-        return _filled(method, {"swap_every": every, "rule": "metropolis"})
-    return _filled(method, {"swap_every": _USUAL_SWAP_EVERY, "rule": "bias_corrected"})
 
 
 def _closed(run: Run, method: Method) -> Run:

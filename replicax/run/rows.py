@@ -97,8 +97,11 @@ class Plan(NamedTuple):
     tile_rows: int
 
 
-def plan_of(job: Job, num_rows: int, few: Any, d: int, num_points: int) -> Plan:
-    """Return the shapes of a sweep of so many points over rows like `few`."""
+def plan_of(
+    job: Job, num_rows: int, few: Any, d: int, num_points: int, most: int | None = None
+) -> Plan:
+    """Return the shapes of a sweep of so many points over rows like `few`, of which at most `most`
+    are read at once."""
     count = len(jax.tree.leaves(few)[0])
     some = jax.tree.map(lambda leaf: leaf[: min(count, 64)], few)
     bytes_per_row = sum(leaf[:1].nbytes for leaf in jax.tree.leaves(some))
@@ -108,8 +111,10 @@ def plan_of(job: Job, num_rows: int, few: Any, d: int, num_points: int) -> Plan:
     if job.derivatives is not None:
         largest *= d
     tile = int(np.clip(_TILE_BYTES / max(largest, 1), _FEWEST, _MOST))
+    tile = 2 ** int(np.log2(min(tile, most or tile)))
+    if most is not None:
+        return Plan(most // tile * tile, tile)
     block = min(_BLOCK_ROWS, max(_BLOCK_BYTES // bytes_per_row, _FEWEST), num_rows)
-    tile = 2 ** int(np.log2(tile))
     return Plan(max(tile, 2 ** int(np.ceil(np.log2(block)))), tile)
 
 
@@ -248,7 +253,7 @@ class SourceRows(Blocks):
             begin = end
         if begin != self.num_rows:  # which is what the user said
             raise ValueError(
-                f"num_rows is {self.given}, and the source has {begin} rows: leave num_rows out."
+                f"num_rows is {self.given}, and the source has {begin} rows: write that."
             )
         return jax.tree.map(lambda *parts: np.concatenate(parts), *taken)
 

@@ -130,7 +130,6 @@ def final_values(program: Program, carry: Carry) -> dict[str, np.ndarray]:
         "nonfinite": counters.nonfinite,
         "restarts": counters.restarts,
         "acceptance": counters.acceptance,
-        "heating": counters.heating,
         "best_energy": counters.best_energy,
         "round_trips": completed_trips(counters.turns).sum(axis=1),
         **{name: counters.pairs[:, row] for row, name in enumerate(PAIR_COUNTS)},

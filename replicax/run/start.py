@@ -45,8 +45,8 @@ from replicax.run.storage.folder import (
 from replicax.run.storage.metadata import Metadata, given_again
 from replicax.run.task import Task
 
-# What checkpoints of version 0.2 also hold: averages of start networks.
-_GONE = ("['evaluation'].starts.", "['evaluation'].averages.starts.")
+# What earlier checkpoints also hold: averages of start networks, and how much noise heats a rung.
+_GONE = ("['evaluation'].starts.", "['evaluation'].averages.starts.", "['carry'].counters.heating")
 
 
 # like, carry -> what the host does between chunks, such as evaluations of networks, given the
@@ -298,9 +298,11 @@ def _program_again(
 ) -> Program:
     """Return the program of a run that resumes, if the task fits it."""
     for name, value in metadata.gone.items():
+        instead = ", whose batch_size says how sweeps read the rows" if name == "kernel" else ""
         raise ValueError(
             f"The run in {folder} was started with {name}={show(value)}, which is gone since "
-            "version 0.3, so it cannot be continued: start a new run. rx.load(folder) reads it."
+            f"version 0.3, so it cannot be continued: start a new run{instead}. rx.load(folder) "
+            "reads it."
         )
     again = {} if method is None else vars(as_method(method))
     name = metadata.method.name

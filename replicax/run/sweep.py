@@ -153,7 +153,9 @@ class Sampler:
         job, rows = self._derivatives if derivatives else self._differences, rows or self.rows
         kind = job, len(points), rows.num_rows
         if kind not in self._plans:
-            self._plans[kind] = plan_of(job, rows.num_rows, self.some, self.d, len(points))
+            self._plans[kind] = plan_of(
+                job, rows.num_rows, self.some, self.d, len(points), self.task.block_rows
+            )
         centre, points = state_centre.astype(self.dtype), points.astype(self.dtype)
         return rows.sums(job, self._plans[kind], centre, points, seen, self.devices)
 
@@ -546,6 +548,11 @@ class Sampler:
         rng = self.rng(0)
         energy = Counted(energy_of(self.finder.target, self.unravel, 1.0), self.some, self.dtype)
         first = search(energy, starts[:_FIRST_STARTS], places=self.places)
+        if not len(first.minima) and not _all_finite(self.some):
+            raise ValueError(
+                "The log likelihood of some of the rows is finite at no start, and the data hold "
+                "NaN or inf: leave these rows out."
+            )
         check()
         like = jnp.zeros(self.d, self.dtype)
         evaluate = evaluator(self.finder.target, self.unravel, self.some, like)
@@ -613,6 +620,11 @@ class Sampler:
                 np.array([size, evaluations, time.monotonic() - began]),
             ),
         )
+
+
+def _all_finite(rows: Any) -> bool:
+    floats = [x for x in jax.tree.leaves(rows) if np.issubdtype(x.dtype, np.floating)]
+    return all(bool(np.isfinite(leaf).all()) for leaf in floats)
 
 
 def _finite_or_far(energy: np.ndarray) -> np.ndarray:

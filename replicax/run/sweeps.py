@@ -64,36 +64,62 @@ def choose(task: Any, method: Any, at: Any, given: dict[str, Any]) -> Choice:
             raise ValueError("Sweeps go over rows: give an rx.bayesian posterior.")
         return Choice(False, None)
     told = [name for name, value in given.items() if value is not None]
-    of_ladder = [name for name in told if name != "num_steps"]
-    if of_ladder and (method.name == SWEEPS or task.streams):
-        raise ValueError(
-            f"{of_ladder[0]} is given, which only a ladder has: leave it out for sweeps over all "
-            "rows."
-        )
-    if method.name == SWEEPS:
+    by_name, is_open = method.name == SWEEPS, method == as_method("posterior")
+    in_blocks = task.streams or (is_open and not task.has_exact_energies)
+    if in_blocks or by_name:
+        _check_told([name for name in told if name != "num_steps"], task, by_name)
+    if by_name:
         return Choice(True, "sweeps over all rows, as the method says")
-    if task.streams:
-        if method != as_method("posterior"):
-            raise ValueError(
-                f'The rows are a source or of Dask, which only sweeps reach: leave out method="'
-                f'{method.name}", or give the rows as arrays.'
-            )
-        return Choice(True, "sweeps over all rows, which are no arrays in memory")
-    if not task.has_exact_energies:
-        return Choice(
-            False, f"mini-batches, as batch_size={task.batches.describe().batch_size} says"
+    if task.streams and not is_open:
+        raise ValueError(
+            f'The rows are a source or of Dask, which only sweeps reach: leave out method="'
+            f'{method.name}", or give the rows as arrays.'
         )
-    if method != as_method("posterior") or told:
+    if in_blocks:
+        _check_asked(given["num_steps"], task)
+        if task.block_rows is None:
+            return Choice(True, "sweeps over all rows, which are no arrays in memory")
+        return Choice(True, f"sweeps over all rows, {task.block_rows:,} of them at a time")
+    if not task.has_exact_energies:
+        return Choice(False, f"mini-batches of {task.block_rows:,} rows, as the method is given")
+    if not is_open or told:
         by = f"{told[0]} is given" if told else "the method is given"
         return Choice(False, f"all rows in every step of the ladder, because {by}")
-    d = num_parameters(task.start_from(at))
-    if not d or d > MOST_DENSE or task.num_rows <= _num_some(d, task.num_rows):
+    return _by_cost(num_parameters(task.start_from(at)), task.num_rows)
+
+
+def _by_cost(d: int | None, num_rows: int) -> Choice:
+    """Return whether sweeps over so many rows are worth while, with d parameters."""
+    if not d or d > MOST_DENSE or num_rows <= _num_some(d, num_rows):
         return Choice(False, "all rows in every step of the ladder")
-    ladder, sweeps = costs(d, task.num_rows)
+    ladder, sweeps = costs(d, num_rows)
     ratio = f"{ladder:.2g} evaluations of a row, and with sweeps {sweeps:.2g}"
     if ladder > max(_CHEAP * sweeps, _SHORT):
         return Choice(True, f"sweeps over all rows: the ladder would take {ratio}")
     return Choice(False, f"all rows in every step of the ladder, which are cheap: {ratio}")
+
+
+def _check_told(of_ladder: list[str], task: Bayesian, by_name: bool) -> None:
+    """Raise where options are given that only a ladder has."""
+    less = ", or batch_size for a ladder" if task.block_rows and not by_name else ""
+    for name in of_ladder:
+        raise ValueError(
+            f"{name} is given, which only a ladder has: leave it out for sweeps over all rows"
+            f"{less}."
+        )
+
+
+def _check_asked(num_steps: int | None, task: Bayesian) -> None:
+    """Raise where steps were meant and sweeps would be made."""
+    if num_steps is None or num_steps <= MOST_SWEEPS:
+        return
+    less = "" if task.block_rows is None else "; or batch_size, for a ladder that sees all rows"
+    raise ValueError(
+        f"num_steps is {num_steps:,}, and the rows are read in blocks, by sweeps over all of them: "
+        f"it would count the sweeps whose draws are kept, of which {FEWEST_SWEEPS} to "
+        f"{MOST_SWEEPS} are usual. Leave it out, and the run ends when it is done{less}. "
+        'method="sweeps" takes any number.'
+    )
 
 
 def costs(d: int, num_rows: int) -> tuple[float, float]:
@@ -228,7 +254,8 @@ def _sampler(
     if d is not None and d > MOST_DENSE:
         raise ValueError(
             f"There are {d} parameters, and the mixture of sweeps has at most {MOST_DENSE}: write "
-            'method="posterior" for a ladder over all rows, or a batch_size.'
+            "num_steps=10_000 for a ladder over all rows, or learning_rate=(cold, hot) of "
+            "rx.deo_star and a batch_size for the paper's moves on mini-batches."
         )
     finder = _finder(task, run, first)
     points = checked_points(finder, finder.task.start_from(at), anywhere=True)
@@ -365,7 +392,6 @@ def _final(sampler: Sampler, state: State) -> Arrays:
         "nonfinite": np.zeros(count, bool),
         "restarts": none,
         "acceptance": none + np.nan,
-        "heating": np.zeros((count, 0)),
         "best_energy": np.full(count, np.inf),
         "round_trips": np.zeros(count, int),
         **{name: np.zeros((count, 0), int) for name in ("verdicts", "windows", "window_swaps")},

@@ -169,7 +169,6 @@ def test_kernels_are_made_again_from_what_is_stored_of_them() -> None:
         kernels.sgld(weight_decay=0.1),
         kernels.momentum(0.7),
         kernels.preconditioned(0.9, 1e-4, freeze_after=7),
-        kernels.langevin(False),
         kernels.mala(0.6),
         kernels.hmc(5, 0.7),
         kernels.clipped(kernels.stepwise(kernels.momentum(0.8), [3, 5], 0.5), 2.0),

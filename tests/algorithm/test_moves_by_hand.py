@@ -1,4 +1,4 @@
-"""One move of `hmc`, `mala` and `langevin` beside the same move written with NumPy in float64.
+"""One move of `hmc` and `mala` beside the same move written with NumPy in float64.
 
 The target has two arrays of parameters, an energy that is no Gaussian and a prior; all numbers that
 a move draws are given.
@@ -16,11 +16,9 @@ import replicax as rx
 from replicax.algorithm.adjusted_kernels import Drawn
 from replicax.algorithm.kernel import Observed, Replica
 from replicax.algorithm.ladder import Ladder
-from replicax.algorithm.langevin import Memory
 from replicax.algorithm.target import StepEnergy
 
 TEMPERATURE = 1.6
-ROWS = np.random.default_rng(1).normal(size=(7, 3))  # the last of them is in neither half
 STEEP = np.array([1.0, 2.0, 0.5])
 X = np.array([0.6, -1.1, 0.8])  # where a move starts
 
@@ -34,16 +32,14 @@ def as_vector(tree: Any) -> np.ndarray:
 
 
 def energy(params: Any, batch: Any, key: Any) -> Any:
-    x = jnp.append(params["a"], params["b"])
-    rows = jnp.zeros((2, 3)) if batch is None else batch
-    return jnp.sum(STEEP * x**4) / 4 + 3 * jnp.mean(rows @ x)
+    return jnp.sum(STEEP * jnp.append(params["a"], params["b"]) ** 4) / 4
 
 
 def prior(params: Any) -> Any:
     return jnp.sum(params["a"] ** 2) + 0.5 * params["b"] ** 2
 
 
-TARGET = rx.Target(energy, prior=prior, tempers_likelihood=True, num_rows=35)
+TARGET = rx.Target(energy, prior=prior, tempers_likelihood=True)
 
 
 def energy_at(x: np.ndarray) -> float:
@@ -118,7 +114,6 @@ def test_an_adjusted_move_is_that_of_leapfrog_steps(name: str) -> None:
         error = np.exp(wanted.log_ratio) - target_acceptance
         assert float(observed.step_error) == pytest.approx(error, abs=2e-3)
         np.testing.assert_allclose(as_vector(observed.steepness), slope_at(at) ** 2, rtol=1e-4)
-        assert float(observed.heating) == 0
 
 
 def test_the_length_of_a_step_has_bounds_and_a_place_without_one_has_the_shortest() -> None:
@@ -160,78 +155,3 @@ def test_adjusted_kernels_begin_with_the_energies_of_their_starts() -> None:
     slopes = np.stack([STEEP * x**3 for x in starts])
     np.testing.assert_allclose(memory.gradient["a"], slopes[:, :2], rtol=1e-5)
     np.testing.assert_allclose(memory.gradient["b"], slopes[:, 2], rtol=1e-5)
-
-
-def halves() -> np.ndarray:
-    """Half the difference of the gradients of two halves, of three rows each, over tau."""
-    return 3 * (ROWS[:3].mean(axis=0) - ROWS[3:6].mean(axis=0)) / 2 / TEMPERATURE
-
-
-class Langevin(NamedTuple):
-    """A state before the move, and the numbers of the move."""
-
-    rate: float
-    scale: np.ndarray
-    noisiest: np.ndarray
-    steepest: np.ndarray
-
-
-BEFORE = Langevin(
-    0.05,
-    np.array([0.3, 2.0, 0.5]),
-    np.array([0.6, 0.0, 0.8]),
-    np.array([0.0, 0.6, 0.8]),
-)
-NOISE = np.array([0.5, -0.3, 1.1])
-
-
-def langevin_by_hand(before: Langevin, tunes: bool) -> tuple[np.ndarray, Memory, Observed]:
-    rate, scale, noisiest, steepest = before
-    gradient = slope_at(X) + 3 * ROWS[:6].mean(axis=0) / TEMPERATURE
-    whitened = np.sqrt(scale) * halves()
-    along = whitened @ noisiest
-    bend = np.sqrt(scale) * (3 * STEEP * X**2 / TEMPERATURE + [2, 2, 1]) * np.sqrt(scale)
-    curvature = float(np.linalg.norm(bend * steepest)) if tunes else 0.0
-    size = rate * (curvature + along**2)
-    rate = min(rate, 0.4 / curvature) if tunes else rate
-    taken = np.minimum(rate * scale * halves() ** 2 / 2, 1.0)
-    end = X - rate * scale * gradient + np.sqrt(2 * rate * scale * (1 - taken)) * NOISE
-    turned = noisiest + 0.1 * along / (whitened @ whitened) * whitened
-    observed = Observed(
-        np.clip(1 - size / 0.2, -3, 1) / 2,
-        7 / 35 * TEMPERATURE * halves() ** 2 + prior_slope(X) ** 2,
-        1.0,
-        rate * along**2 / 2 - noisiest**2 @ taken,
-    )
-    steepest = bend * steepest / curvature if tunes else steepest
-    return end, Memory(turned / np.linalg.norm(turned), steepest), observed
-
-
-@pytest.mark.parametrize("tunes", [True, False])
-@pytest.mark.parametrize("rate", [0.05, 0.4, 4.0])  # below and above the largest step; all noise
-def test_a_langevin_move_is_that_of_its_equations(tunes: bool, rate: float) -> None:
-    before = BEFORE._replace(rate=rate)
-    end, memory, observed = langevin_by_hand(before, tunes)
-    kernel = rx.kernels.langevin()
-    start = Replica(as_tree(X), Memory(*(as_tree(part) for part in before[2:])))
-    rung = Ladder(jnp.array(rate), jnp.array(TEMPERATURE), as_tree(before.scale))
-    evaluate = StepEnergy(TARGET, jnp.asarray(ROWS, jnp.float32), tunes=tunes)
-    step = quick_jit(lambda: kernel.step(as_tree(NOISE), start, evaluate, rung))
-    after, energy_before, found = step()
-    np.testing.assert_allclose(as_vector(after.params), end, rtol=1e-4)
-    for name in Memory._fields:
-        values = as_vector(getattr(after.memory, name))
-        np.testing.assert_allclose(values, getattr(memory, name), rtol=1e-4, err_msg=name)
-    # Energies are of the six rows in halves; the curvature is of all seven, which are linear.
-    wanted = energy_at(X) + 3 * np.mean(ROWS[:6] @ X)
-    assert float(energy_before) == pytest.approx(wanted, rel=1e-4)
-    np.testing.assert_allclose(as_vector(found.steepness), observed.steepness, rtol=1e-4)
-    for name in ("step_error", "acceptance", "heating"):
-        assert float(getattr(found, name)) == pytest.approx(getattr(observed, name), rel=1e-3), name
-
-
-def test_a_langevin_replica_begins_with_even_directions() -> None:
-    memory = rx.kernels.langevin().init(as_tree(X)).memory
-    for direction in (memory.noisiest, memory.steepest):
-        np.testing.assert_allclose(as_vector(direction), np.full(3, 3**-0.5), rtol=1e-6)
-    assert jax.tree.structure(memory.noisiest) == jax.tree.structure(as_tree(X))

@@ -160,7 +160,7 @@ def test_one_part_is_all_and_asks_nobody() -> None:
 @pytest.mark.parametrize("step", [4, 5, 6])
 def test_steepness_is_sent_while_step_sizes_are_tuned(step: int) -> None:
     numbers, steep = jnp.arange(1.0, COUNT + 1), jnp.ones((COUNT, 2)) * jnp.arange(1.0, 3)
-    observed = Observed(numbers, {"x": steep}, 2 * numbers, 3 * numbers)
+    observed = Observed(numbers, {"x": steep}, 2 * numbers)
     tuning = StepSizeTuning((3,), until=5)
 
     def sent(part: Observed) -> Any:
@@ -170,7 +170,6 @@ def test_steepness_is_sent_while_step_sizes_are_tuned(step: int) -> None:
     for device in range(PARTS):
         np.testing.assert_array_equal(found.step_error[device], numbers)
         np.testing.assert_array_equal(found.acceptance[device], 2 * numbers)
-        np.testing.assert_array_equal(found.heating[device], 3 * numbers)
         assert found.steepness["x"][device].shape == steep.shape
         if step < 5:
             np.testing.assert_array_equal(found.steepness["x"][device], steep)

@@ -10,11 +10,11 @@ import pytest
 from common import quick_jit
 
 import replicax as rx
-from replicax.algorithm import kernels, langevin
+from replicax.algorithm import kernels
 from replicax.algorithm.kernel import Observed
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.state import Settings, init
-from replicax.algorithm.target import StepEnergy, check_energy
+from replicax.algorithm.target import check_energy
 from replicax.algorithm.tuning import (
     BarrierTuning,
     StepSizeTuning,
@@ -27,7 +27,7 @@ from replicax.algorithm.tuning import (
 EXACT, FOLLOWING = ("hmc", "mala"), ("sgld", "momentum", "sghmc", "preconditioned", "adam")
 
 
-@pytest.mark.parametrize("name", [*EXACT, *FOLLOWING, "langevin"])
+@pytest.mark.parametrize("name", [*EXACT, *FOLLOWING])
 def test_a_kernel_feels_no_prior_but_the_weight_decay_that_it_is_given(name: str) -> None:
     make = kernels.NAMED[name]
     traits = make().traits
@@ -40,11 +40,10 @@ def test_a_kernel_feels_no_prior_but_the_weight_decay_that_it_is_given(name: str
 def test_only_adjusted_kernels_accept_or_reject_and_only_some_observe(name: str) -> None:
     made = kernels.NAMED[name]().traits
     assert made.adjusted == (name in EXACT) == (made.prepare is not None)
-    assert made.observes == (name in (*EXACT, "langevin"))
+    assert made.observes == (name in EXACT)
     assert (made.change_rung is not None) == (name in ("momentum", "sghmc"))
     assert (made.caveat is not None) == (name in ("preconditioned", "adam"))
-    first = {"langevin": 1e-8, "hmc": 0.01, "mala": 0.01}
-    assert made.first_rate == first.get(name) and made.halves_batches == (name == "langevin")
+    assert made.first_rate == (0.01 if name in EXACT else None)
 
 
 def test_a_kernel_around_another_keeps_its_caveat_or_has_its_own() -> None:
@@ -119,7 +118,7 @@ def test_rounds_double_unless_they_are_told() -> None:
 def test_a_parameter_without_steepness_is_as_wide_as_any_may_be() -> None:
     """A millionth of the geometric mean's steepness is the least that counts."""
     ladder, sizes = start_step_sizes(Ladder(jnp.ones(1), jnp.ones(1)), jnp.zeros((1, 2)))
-    flat = Observed(jnp.zeros(1), jnp.array([[0.0, 1.0]]), jnp.ones(1), jnp.zeros(1))
+    flat = Observed(jnp.zeros(1), jnp.array([[0.0, 1.0]]), jnp.ones(1))
     ladder, _ = tune_step_sizes(StepSizeTuning((1,), 5), jnp.int32(0), ladder, sizes, flat)
     wide, narrow = np.asarray(ladder.scale[0])
     assert wide / narrow == pytest.approx(1e12, rel=1e-3)
@@ -127,39 +126,12 @@ def test_a_parameter_without_steepness_is_as_wide_as_any_may_be() -> None:
 
 def test_step_sizes_stand_still_from_their_last_step_on() -> None:
     ladder, sizes = start_step_sizes(Ladder(jnp.ones(1), jnp.ones(1)), jnp.zeros((1, 2)))
-    observed = Observed(jnp.ones(1), jnp.ones((1, 2)), jnp.ones(1), jnp.zeros(1))
+    observed = Observed(jnp.ones(1), jnp.ones((1, 2)), jnp.ones(1))
     tuning = StepSizeTuning((3,), 5)
     tune = quick_jit(lambda step: tune_step_sizes(tuning, step, ladder, sizes, observed))
     for step, moves in ((4, True), (5, False), (6, False)):
         after, _ = tune(jnp.int32(step))
         assert (float(after.learning_rate[0]) != 1.0) == moves, step
-
-
-@pytest.mark.parametrize("tunes", [True, False])
-def test_a_flat_likelihood_moves_by_noise_alone_and_leaves_directions_finite(tunes: bool) -> None:
-    """Both halves of the batch have no gradient, and there is no curvature to turn towards."""
-    kernel, params = rx.kernels.langevin(), jnp.zeros(3)
-    target = rx.Target(lambda params, batch, key: 0.0 * jnp.sum(params))
-    evaluate = StepEnergy(target, jnp.zeros((4, 1)), tunes=tunes)
-    noise, rung = jnp.array([1.0, -2.0, 0.5]), Ladder(jnp.array(0.08), jnp.array(1.0))
-    step = quick_jit(lambda replica: kernel.step(noise, replica, evaluate, rung))
-    after, energy, observed = step(kernel.init(params))
-    np.testing.assert_allclose(after.params, 0.4 * noise, rtol=1e-5)
-    np.testing.assert_allclose(after.memory.noisiest, 3**-0.5, rtol=1e-5)
-    assert np.all(np.isfinite(after.memory.steepest)) and float(energy) == 0
-    assert float(observed.step_error) == 0.5 and float(observed.heating) == 0
-    again = step(after)[0]
-    assert np.all(np.isfinite(again.params)) and np.all(np.isfinite(again.memory.steepest))
-
-
-def test_the_share_of_a_batch_is_its_rows_of_all() -> None:
-    rows = jnp.zeros((4, 1))
-    target = rx.Target(lambda params, batch, key: params)
-    assert langevin.batch_share(StepEnergy(target, rows)) == 1
-    assert langevin.batch_share(StepEnergy(target._replace(num_rows=16), rows)) == 0.25
-    odd = jnp.arange(5)
-    np.testing.assert_array_equal(langevin._in_halves(odd), [[0, 1], [2, 3]])
-    assert langevin._in_halves(jnp.zeros((6, 2, 7))).shape == (2, 3, 2, 7)
 
 
 def test_an_adjusted_kernel_needs_the_target_to_begin() -> None:

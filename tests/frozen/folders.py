@@ -78,18 +78,26 @@ def train(network: Any = NETWORK, **options: Any) -> Stored:
 
 FOLDERS = {
     "hmc": sample(lambda: bowl),
-    "langevin": sample(lambda: rx.bayesian(log_likelihood, log_prior, ROWS, batch_size=8)),
     "deo-star": sample(
         lambda: noisy_wells, dict(batches=ROWS, batch_size=8), learning_rate=(0.003, 0.03)
-    ),
-    "source": sample(
-        lambda: rx.bayesian(log_likelihood, log_prior, Blocks(), batch_size=8, num_rows=40)
     ),
     "training": train(**EXCHANGING | dict(seed=5, keep_networks=True)),
     "sghmc-pt": train(PLAIN, method="sghmc-pt", burn_in=2, swap_every=2, learning_rate=0.01),
     "cyc-swag": train(method="cyc-swag", cycle_epochs=6, learning_rate=0.05),
 }
-GONE = {"average-rungs": ("average_rungs=2", tiny_problem)}  # an option that a folder was made with
+
+# Options that folders were made with, and their targets.
+GONE = {
+    "average-rungs": ("average_rungs=2", tiny_problem),
+    "langevin": (
+        "kernel='langevin'",
+        lambda: rx.bayesian(log_likelihood, log_prior, ROWS, batch_size=8),
+    ),
+    "source": (
+        "kernel='langevin'",
+        lambda: rx.bayesian(log_likelihood, log_prior, Blocks(), batch_size=8, num_rows=40),
+    ),
+}
 
 
 def unpack(name: str, into: Path) -> Path:

@@ -42,10 +42,6 @@ def keyed_wells(x, batch, key):
     return wells(x) + 0.1 * jax.random.normal(key)
 
 
-def log_likelihood(params, rows):
-    return jnp.logaddexp(-0.5 * (rows - params[0]) ** 2, -0.5 * (rows - params[1]) ** 2)
-
-
 def one_mean(params, rows):
     return -0.5 * (rows - params[0]) ** 2 - 0.1 * params[1] ** 2
 
@@ -56,10 +52,6 @@ def log_prior(params):
 
 def start(key):
     return 1.5 * jax.random.normal(key, (2,))
-
-
-def posterior(batch_size: int | None = None) -> Any:
-    return rx.bayesian(log_likelihood, log_prior, ROWS, batch_size=batch_size)
 
 
 def sampled(target: Any, **options: Any) -> Callable[[], Any]:
@@ -98,10 +90,6 @@ CASES: dict[str, Callable[..., Any]] = {
     "mala": sampled(bowl, method=rx.posterior("mala")),
     "all rows": sampled(rx.bayesian(one_mean, log_prior, ROWS)),
     "one replica": sampled(bowl, num_replicas=1),
-    "langevin, all rows judge": sampled(
-        posterior(8), num_steps=120, method=rx.posterior(swap_every=4, energy_at="all_rows")
-    ),
-    "langevin, batches judge": sampled(posterior(8), method=rx.posterior(energy_at="moved")),
     "metropolis, sgld": paper(rule="metropolis", temperature=(1.0, 8.0), learning_rate=0.003),
     "bias corrected, given noise": paper(
         rule=rx.swap.bias_corrected(0.1), temperature=(1.0, 8.0), learning_rate=0.003,

@@ -25,6 +25,7 @@ def test_a_folder_of_version_02_is_read_and_resumed(name, tmp_path):
 def test_a_folder_with_an_option_that_is_gone_is_read_but_not_resumed(name, tmp_path):
     (option, target), folder = folders.GONE[name], folders.unpack(name, tmp_path)
     read(name, folder)
+    assert rx.load(folder).summary()
     with pytest.raises(ValueError, match=f"started with {option}, which is gone since version 0.3"):
         rx.resume(folder, target(), progress=False)
     read(name, folder)

@@ -13,22 +13,6 @@ _BY_REASON: dict[str, tuple[str, ...]] = {
         "algorithm/state.py:init: randomness.make_key(0) -> randomness.make_key(1)",
         "algorithm/state.py:init: randomness.make_key(0) -> randomness.make_key(-1)",
     ),
-    "There are two halves, and an index of JAX beyond the last one is the last one.": (
-        "algorithm/langevin.py:evaluate_halves: g[1] -> g[2]",
-        "algorithm/langevin.py:evaluate_halves: g[1] -> g[2] [1]",
-    ),
-    "It keeps 0 / 0 away, where the sign of the denominator does not matter.": (
-        "algorithm/langevin.py:_turned: _dot(gradient, gradient) + 1e-30 -> "
-        "_dot(gradient, gradient) - 1e-30",
-    ),
-    "A direction of length 1 that turns a little is never 0.": (
-        "algorithm/langevin.py:_turned: _dot(turned, turned) + 1e-30 -> "
-        "_dot(turned, turned) - 1e-30",
-        "algorithm/langevin.py:_turned: _dot(turned, turned) + 1e-30 -> _dot(turned, turned)",
-    ),
-    "Without curvature the bound is infinite instead of 4e29.": (
-        "algorithm/langevin.py:langevin.step: steep + 1e-30 -> steep",
-    ),
     "Both sides are the same where they are equal.": (
         "algorithm/tuning.py:_free_end: end < best -> end <= best",
     ),

@@ -380,18 +380,6 @@ MEANINGS = (
         "u + slope * v",
     ),
     Meaning(
-        "noise of the gradient is tempered like it",
-        "langevin.step",
-        "half = jax.tree.map(lambda d: slope * d, half)",
-        "half = half",
-    ),
-    Meaning(
-        "curvature is tempered",
-        "curvature.gradient",
-        "return jax.tree.map(lambda u: slope * u, of_energy)",
-        "return of_energy",
-    ),
-    Meaning(
         "the weight decay of a tempered likelihood",
         "Target._with_prior",
         "(temperature * g).astype(g.dtype)",

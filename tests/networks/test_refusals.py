@@ -24,11 +24,10 @@ def refused(method: Any, **options: Any) -> None:
 @pytest.mark.parametrize(
     ("choices", "message"),
     [
-        ({"kernel": "hmc"}, 'kernel is one of "hmc", .* networks take kernel="sghmc"'),
-        ({"kernel": "langevin"}, 'kernel is one of "hmc", .* networks take kernel="sghmc"'),
+        ({"kernel": "hmc"}, 'kernel is "hmc" or "mala", .* networks take kernel="sghmc"'),
         ({"kernel": "sgdd"}, "kernel is 'sgdd'.*Did you mean 'sgd'"),
         ({"kernel": rx.kernels.hmc()}, "tune their own steps"),
-        ({"kernel": rx.kernels.langevin()}, "tune their own steps"),
+        ({"kernel": rx.kernels.mala()}, "tune their own steps"),
         ({"kernel": optax.adam(1.0), "momentum": 0.5}, "an object with its own momentum"),
         ({"momentum": 1.0}, "momentum is 1.0; it must be a number of at least 0 and below 1"),
         ({"rate_schedule": "cosin"}, "Did you mean 'cosine'"),

@@ -183,13 +183,6 @@ def test_moves_are_accepted_between_20_and_98_percent(rates, words) -> None:
     assert ("prior proper" in str(found)) == ("needlessly small" in str(words))
 
 
-@pytest.mark.parametrize(("excess", "warns"), [(0.099, False), (0.101, True)])
-def test_gradient_noise_may_heat_the_target_by_a_tenth(excess: float, warns: bool) -> None:
-    heated = np.array([[0.0, 3.0, 3.0], [excess, 0.0, 0.0]])
-    found = problems._heated_target(made_up(excess_temperature=heated))
-    assert (found is not None) == warns
-
-
 @pytest.mark.parametrize(("rate", "warns"), [(0.0099, False), (0.0101, True)])
 def test_replicas_may_break_in_one_percent_of_steps(rate: float, warns: bool) -> None:
     rates = np.array([[0.0, 0.001, 0.0], [0.0, 0.0, rate]])

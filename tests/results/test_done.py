@@ -102,14 +102,6 @@ def test_what_cannot_be_decided_is_said(options, sentence) -> None:
         sample(**options)
 
 
-def test_mini_batches_do_not_know_when_they_are_done() -> None:
-    target = rx.bayesian(
-        lambda x, rows: -((rows - x) ** 2), lambda x: -(x**2), np.ones(9), batch_size=3
-    )
-    with pytest.raises(ValueError, match="mini-batches does not know when it is done"):
-        sample(target, 0.0)
-
-
 # Adverse runs: none of them is done
 
 

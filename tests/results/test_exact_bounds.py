@@ -38,8 +38,6 @@ def test_a_number_on_its_bound_is_fine(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_problems_of_energies_on_their_bounds() -> None:
     for rates in ([0.2, 0.5, 0.5], [0.5, 0.5, 0.98]):
         assert problems._acceptance(made_up(acceptance=np.array([rates]))) is None
-    heated = np.array([[0.1, 3.0, 3.0]])
-    assert problems._heated_target(made_up(excess_temperature=heated)) is None
     broken = made_up(restart_rate=np.array([[0.0, 0.0, 0.01]]))
     assert problems._broken_replicas(broken) is None
     settled = made_up(buffer=np.zeros(2), about={"rule": "deterministic"})

@@ -34,10 +34,13 @@ def posterior_of(likelihood: Callable, batch_size: int | None = 20) -> Any:
 
 @pytest.fixture(scope="module")
 def smooth() -> rx.Posterior:
-    options = {"num_steps": 6_000, "num_replicas": 2, "num_chains": 4, "progress": False}
+    """Short steps on mini-batches of half of the rows."""
+    options = {"num_steps": 12_000, "num_replicas": 2, "num_chains": 4, "progress": False}
+    method = rx.deo(1e-4, temperature=(1.0, 4.0), rule="metropolis", energy_at="all_rows")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return rx.sample(posterior_of(log_likelihood), jnp.array(1.0), **options)
+        target = posterior_of(log_likelihood, 100)
+        return rx.sample(target, jnp.array(1.0), method=method, burn_in=2_000, **options)
 
 
 def said(run: rx.Posterior, likelihood: Callable) -> str:
@@ -219,7 +222,7 @@ def test_sgld_with_steps_that_are_too_long_is_a_warning() -> None:
         run = rx.sample(
             posterior_of(log_likelihood),
             1.0,
-            method=rx.posterior("sgld", learning_rate=3e-3),
+            method=rx.deo(3e-3, temperature=(1.0, 4.0), rule="metropolis", energy_at="all_rows"),
             **options,
         )
     assert run.draws.std() > 1.3 * 200**-0.5

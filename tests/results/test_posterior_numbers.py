@@ -24,7 +24,6 @@ FINAL = {
     "window_swaps": np.array([[2, 0], [5, 2]]),
     "restarts": np.array([[0, 1, 2], [0, 3, 4]]),
     "acceptance": np.array([[30.0, 45.0, 60.0], [6.0, 12.0, 18.0]]),
-    "heating": np.array([[3.0, 6.0, 9.0], [1.2, 2.4, 3.6]]),
 }
 ROWS = np.arange(24.0).reshape(3, 2, 2, 2)  # (draw, chain, rung, parameter)
 PAIRS = np.arange(2 * 2 * 3 * 2).reshape(2, 2, 3, 2)  # (point, chain, count, pair)
@@ -62,11 +61,7 @@ def test_rates_are_by_counted_steps_attempts_and_windows() -> None:
     np.testing.assert_allclose(found.window_swap_rate, [[0.5, 0.0], [1.0, 0.25]])
     np.testing.assert_allclose(found.restart_rate, FINAL["restarts"] / 100)
     np.testing.assert_allclose(found.acceptance, FINAL["acceptance"] / 60)
-    assert found.excess_temperature is None
-    noisy = posterior(adjusted=False)
-    np.testing.assert_allclose(noisy.excess_temperature, FINAL["heating"] / 60)
-    assert noisy.acceptance is None
-    assert posterior({"heating": np.zeros((2, 0))}, adjusted=False).excess_temperature is None
+    assert posterior(adjusted=False).acceptance is None
 
 
 def test_the_barrier_says_how_many_replicas_would_do() -> None:

@@ -362,21 +362,12 @@ def test_replicas_that_break_often_are_found() -> None:
 
 def test_acceptance_far_from_its_target_is_found(settled: rx.Posterior) -> None:
     rates = np.full((4, 4), 0.7)
-    unknown = np.full((4, 4), np.nan)
-    assert with_properties(settled, acceptance=rates, excess_temperature=unknown).problems() == []
+    assert with_properties(settled, acceptance=rates).problems() == []
     for rate, step in ((0.1, "too large"), (1.0, "needlessly small")):
         rates[1, 2] = rate
         found = with_properties(settled, acceptance=rates)
         assert says(found, f"Rung 2 accepts {rate:.0%} of its moves: its step is {step}")
     assert "accepts" in str(found.summary()) and found.summary()["acceptance"][1][2] == 1.0
-
-
-def test_a_target_heated_by_gradient_noise_is_found(settled: rx.Posterior) -> None:
-    heat = np.full((4, 4), 0.05)
-    heat[:, 3] = 0.5  # hot rungs may be hotter
-    assert with_properties(settled, excess_temperature=heat).problems() == []
-    heat[2, 0] = 0.23
-    assert says(with_properties(settled, excess_temperature=heat), "heats the cold rung by 23%")
 
 
 # Chains whose ladders differ

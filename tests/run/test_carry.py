@@ -91,12 +91,11 @@ def test_energies_are_those_of_the_last_attempt_unless_one_is_not_finite() -> No
 
 
 def test_what_kernels_observe_is_summed_over_the_counted_steps() -> None:
-    observed = Observed(None, None, jnp.array([0.5, 0.25, 1.0]), jnp.array([0.1, 0.2, 0.3]))
+    observed = Observed(None, None, jnp.array([0.5, 0.25, 1.0]))
     found = start(observes=True)
     for step in (4, 5, 6, 7):
         found = count(found, step, observed=observed)
     np.testing.assert_allclose(found.acceptance, [1.0, 0.5, 2.0])
-    np.testing.assert_allclose(found.heating, [0.2, 0.4, 0.6])
 
 
 def test_a_window_counts_one_swap() -> None:

@@ -89,8 +89,7 @@ def test_a_run_that_resumes_is_equal_bit_for_bit(stop, whole, tmp_path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("batch_size", [None, slow(20)])
-def test_without_jumps_draws_are_permuted_and_nothing_else(batch_size) -> None:
+def test_without_jumps_draws_are_permuted_and_nothing_else() -> None:
     rng = np.random.default_rng(0)
     y = jnp.asarray(rng.choice([-3.0, 3.0], 60) + rng.standard_normal(60), jnp.float32)
 
@@ -100,7 +99,6 @@ def test_without_jumps_draws_are_permuted_and_nothing_else(batch_size) -> None:
             lambda x, rows: jax.nn.logsumexp(parts(x, rows), axis=1),
             lambda x: jnp.sum(norm.logpdf(x, 0, 5)),
             y,
-            batch_size=batch_size,
             exchangeable=exchangeable,
         )
         begin = jnp.array([-3.0, 3.0])

@@ -82,7 +82,7 @@ def test_replicas_start_at_draws_and_acceptance_is_told(whole) -> None:
     ("target", "method"),
     [
         (make(), rx.posterior(redraws=0)),
-        (make(batch_size=10), "posterior"),
+        (make(batch_size=10), rx.deo(1e-3, temperature=(1.0, 4.0), rule="bias_corrected")),
         (make(draw_prior=()), "posterior"),
     ],
 )

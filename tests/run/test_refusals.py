@@ -49,6 +49,7 @@ UNSEEN = as_task(rx.Target(bowl, prior=bowl))
 SHORT, EPOCHS = Sampling(num_steps=100, num_replicas=3), Training(epochs=4, num_replicas=3)
 TEMPERED = {"temperature": (1.0, 2.0), "rule": "metropolis"}
 CORRECTED = TEMPERED | {"rule": "bias_corrected"}
+INFINITE = {"temperature": (1.0, np.inf)}
 SGLD, DECAYED = rx.kernels.sgld(), rx.kernels.sgld(weight_decay=0.1)
 CYCLES = rx.kernels.cyclical(SGLD, 1000)
 
@@ -67,7 +68,7 @@ CASES: dict[str, list[Case]] = {
         (NETWORKS, EPOCHS, rx.posterior(), "exactly, by rx.sample.*sghmc-pt"),
         (NETWORKS, EPOCHS, rx.deo_star(adapt=3), "adapt is 3.*write True or False"),
         (NETWORKS, EPOCHS, rx.deo_star(kernel="hmc"), "tune their own steps"),
-        (NETWORKS, EPOCHS, rx.deo_star(kernel=rx.kernels.langevin()), "tune their own steps"),
+        (NETWORKS, EPOCHS, rx.deo_star(kernel=rx.kernels.mala()), "tune their own steps"),
     ],
     "_of_networks_alone": [
         (BOWL, SHORT, rx.cyc_sghmc(0.1), "cyc-sghmc.*write rx.train"),
@@ -79,6 +80,8 @@ CASES: dict[str, list[Case]] = {
     "_law_of_noisy_energies": [
         (ON_ROWS, SHORT, rx.posterior(), "energy is noisy.*rx.bayesian.*method=rx.deo_star"),
         (TOLD, SHORT, rx.posterior(), "energy is noisy"),
+        (IN_BATCHES, SHORT, rx.posterior(jumps=9), "a ladder.*leave out batch_size.*write method"),
+        (of_source(Plain()), SHORT, rx.posterior("sgld"), "leave out the options for sweeps"),
     ],
     "_not_given": [
         (BOWL, Sampling(num_steps=100), rx.deo_star((0.1, 0.2)), "write num_replicas=16"),
@@ -132,20 +135,24 @@ CASES: dict[str, list[Case]] = {
     ],
     "_no_fresh_batches": [
         (TOLD, SHORT, rx.deo(0.1, **CORRECTED), "pass arrays with batch_size"),
-        (of_source(Plain()), SHORT, rx.posterior(schedule="ape"), 'write schedule="deo" or'),
+        (
+            of_source(Plain()),
+            SHORT,
+            rx.Method("ape", 0.1, schedule="ape", **CORRECTED),
+            'write schedule="deo" or',
+        ),
     ],
     "_inexact_target": [
         (OWN_GRADIENT, SHORT, rx.posterior(), "needs an exact energy that JAX can"),
-        (ON_ROWS, SHORT, rx.deo(0.1, kernel="hmc", **TEMPERED), r'rx.posterior\("langevin"\)'),
-        (BOWL, SHORT, rx.posterior("langevin"), "batch_size of at least 2"),
-        (IN_BATCHES, SHORT, rx.posterior(temperature=(1.0, np.inf)), "the prior alone"),
+        (ON_ROWS, SHORT, rx.deo(0.1, kernel="hmc", **TEMPERED), "leave out batch_size, or write"),
+        (IN_BATCHES, SHORT, rx.deo(0.1, **CORRECTED | INFINITE), "the prior alone"),
         (BOWL, SHORT, rx.posterior(temperature=(1.0, np.inf)), "the prior alone"),
     ],
     "_energy_of_swaps": [
         (BOWL, SHORT, rx.deo(0.1, energy_at="before", **TEMPERED), 'Write energy_at="moved"'),
         (OWN_GRADIENT, SHORT, rx.deo(0.1, energy_at="before"), "separate gradient"),
         (BOWL, SHORT, rx.deo(0.1, energy_at="all_rows"), "needs an rx.bayesian posterior of"),
-        (of_source(Plain()), SHORT, rx.posterior(energy_at="all_rows"), 'energy_at="moved"'),
+        (of_source(Plain()), SHORT, rx.deo(0.1, energy_at="all_rows"), 'energy_at="moved"'),
         (NETWORKS, EPOCHS, rx.deo_star(energy_at="all_rows"), 'write method="sghmc-pt"'),
         (ON_ROWS, SHORT, rx.deo(0.1, **TEMPERED), 'write rule="bias_corrected", or batch_size'),
     ],
@@ -155,9 +162,8 @@ CASES: dict[str, list[Case]] = {
         (BOWL, SHORT, rx.posterior("sgld"), "measures its own error"),
         (BOWL, SHORT, rx.posterior(jumps=64), "burn_in 33, too few steps to learn"),
         (BOWL, SHORT, rx.deo(0.1, jumps=64), r"rx.posterior\(jumps=...\), with all rows"),
-        (IN_BATCHES, SHORT, rx.posterior(jumps=64), "with all rows"),
         (POSTERIOR, SHORT, rx.posterior(redraws=2), r"write rx.bayesian\(..., draw_prior=...\)"),
-        (DRAWN_IN_BATCHES, SHORT, rx.posterior(redraws=2), "accepted or rejected by exact"),
+        (DRAWN_IN_BATCHES, SHORT, rx.deo(0.1, redraws=2), "accepted or rejected by exact"),
         (DRAWN, SHORT, rx.posterior("sgld", learning_rate=0.1, redraws=2), "kernel hmc or mala"),
     ],
 }
@@ -195,7 +201,7 @@ def test_a_combination_that_cannot_work_is_refused_with_a_remedy(name, place, mo
         (BOWL, SHORT, rx.deo_star(0.1)),
         (ON_ROWS, SHORT, rx.deo_star((0.01, 0.1), energy_at="before")),
         (POSTERIOR, SHORT, rx.posterior(temperature=(1.0, np.inf))),
-        (IN_BATCHES, SHORT, rx.posterior(energy_at="all_rows")),
+        (IN_BATCHES, SHORT, rx.deo(0.1, energy_at="all_rows", **TEMPERED)),
         (NETWORKS, EPOCHS, rx.deo_star()),
         (NETWORKS, EPOCHS, rx.ensemble(rate_schedule="cosine", warmup_epochs=1)),
     ],

@@ -112,7 +112,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "text": (lambda: posterior("rows.csv", num_rows=None), "data must be arrays"),
     "pointwise": (lambda: posterior(Plain()).pointwise(jnp.zeros((1, 1, 3))), "a part at a time"),
     "all rows": (lambda: _sampled(energy_at="all_rows"), 'write energy_at="moved"'),
-    "hmc": (lambda: _sampled(kernel="hmc"), "adjusted kernel.*langevin"),
+    "hmc": (lambda: _sampled(kernel="hmc"), "adjusted kernel.*sgld"),
     "metropolis": (lambda: _sampled(rule="metropolis"), "bias_corrected"),
     "one after another": (lambda: _sampled(schedule="ape"), 'write schedule="deo"'),
     "the prior": (lambda: _sampled(temperature=(1.0, np.inf)), "infinite temperature"),

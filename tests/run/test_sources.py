@@ -214,9 +214,10 @@ def test_a_source_has_the_law_of_the_posterior() -> None:
     target = rx.bayesian(
         log_likelihood, log_prior, Independent(), batch_size=size, num_rows=num_rows
     )
+    method = rx.deo(1e-4, temperature=(1.0, 4.0), rule="bias_corrected", swap_every=5)
     run = rx.sample(
         target, jnp.asarray(mean, jnp.float32), num_steps=9_000, num_replicas=3, num_chains=2,
-        method=rx.posterior(swap_every=5), progress=False, seed=3,
+        method=method, burn_in=1_000, progress=False, seed=3,
     )  # fmt: skip
     draws = np.asarray(run.draws).reshape(-1, 2)
     assert run.round_trips.min() > 20

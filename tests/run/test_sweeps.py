@@ -329,7 +329,13 @@ def test_what_the_user_gives_decides() -> None:
     assert not choice(many, rx.posterior(jumps=64)).sweeps
     assert "num_steps is given" in choice(many, num_steps=1000).words
     batches = rx.bayesian(log_likelihood, log_prior, data(), batch_size=100)
-    assert not choice(batches).sweeps and "batch_size=100" in choice(batches).words
+    assert choice(batches).words == "sweeps over all rows, 100 of them at a time"
+    assert not choice(batches, rx.deo(1e-3)).sweeps
+    with pytest.raises(ValueError, match="num_steps is 6,000.*count the sweeps.*or batch_size"):
+        choice(batches, num_steps=6_000)
+    assert choice(batches, num_steps=64).sweeps and choice(batches, "sweeps", num_steps=65).sweeps
+    with pytest.raises(ValueError, match="num_replicas is given.*or batch_size for a ladder"):
+        choice(batches, num_replicas=8)
     source = rx.bayesian(log_likelihood, log_prior, Stopping(None))
     assert choice(source).sweeps
     with pytest.raises(ValueError, match="only sweeps reach"):

@@ -31,8 +31,8 @@ from replicax.run.trees import TreeSpec
 from replicax.version import __version__
 
 # Of run folders. 1 had no number, and checkpoints by position; 2 attempted swaps at every step;
-# 3 had no commits; checkpoints of 4 held more of the kernel `langevin`; 5 had other options; 6 had
-# no sizes in commits, and a digest of some rows.
+# 3 had no commits; checkpoints of 4 held more; 5 had other options; 6 had no sizes in commits, and
+# a digest of some rows.
 FORMAT_VERSION = 7
 _READABLE = (5, 6, 7)
 FILE = files.RUN

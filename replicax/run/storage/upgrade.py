@@ -23,6 +23,7 @@ _RATES: dict[str, Any] = {"deo-star": [0.005, 0.02], "deo": [0.005, 0.02], "cyc-
 # Options of 0.2 that later versions lack, each with the value that changed nothing.
 _GONE: dict[str, Any] = {"average_rungs": 1, "settle_epochs": 0.0, "track_best": None}
 _ADDED: dict[str, Any] = {"exact": True}  # options of the method that early runs of 0.3 lack
+_LANGEVIN = "langevin"  # a kernel that is gone
 _STAGES = ("reference_steps", "tuning_steps")  # of a lambda_W that the run found
 _COUNTED = re.compile(r"(.+) of (\d+) rows, (\d+) a batch")
 # What became options of the run, and of the method.
@@ -63,21 +64,30 @@ def upgraded(path: Path, content: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_options_of_today(content: dict[str, Any]) -> dict[str, Any]:
-    """Return the content of a run.json with the options that came later, and without the stages in
-    which a run of 0.2 found lambda_W."""
+    """Return the content of a run.json with the options that came later, without the stages in
+    which a run of 0.2 found lambda_W, and with a kernel that is gone by its name alone."""
     method = content.get("method")
-    if isinstance(method, dict):
-        method = _ADDED | method
-        content = content | {"method": method}
-    rule = method.get("rule") if isinstance(method, dict) else None
-    corrected = rule.get("WindowCorrected") if isinstance(rule, dict) else None
-    if not isinstance(method, dict) or not isinstance(corrected, dict):
+    if not isinstance(method, dict):
         return content
-    kept = {name: value for name, value in corrected.items() if name not in _STAGES}
-    if kept.get("window_correction") is None:
-        kept["window_correction"] = 0.0
-        content = content | {"gone": content.get("gone", {}) | {"window_correction": "auto"}}
-    return content | {"method": method | {"rule": {"WindowCorrected": kept}}}
+    method, gone = _ADDED | method, content.get("gone", {})
+    kernel, rule = method.get("kernel"), method.get("rule")
+    if _LANGEVIN in (kernel, _part(kernel, "kernel", "name")):
+        method, gone = method | {"kernel": _LANGEVIN}, gone | {"kernel": _LANGEVIN}
+    corrected = _part(rule, "WindowCorrected")
+    if isinstance(corrected, dict):
+        kept = {name: value for name, value in corrected.items() if name not in _STAGES}
+        if kept.get("window_correction") is None:
+            kept["window_correction"] = 0.0
+            gone = gone | {"window_correction": "auto"}
+        method = method | {"rule": {"WindowCorrected": kept}}
+    return content | {"method": method} | ({"gone": gone} if gone else {})
+
+
+def _part(content: Any, *names: str) -> Any:
+    """Return what is found below these names one after another, None if it is not there."""
+    for name in names:
+        content = content.get(name) if isinstance(content, dict) else None
+    return content
 
 
 def with_own_digest(content: dict[str, Any]) -> dict[str, Any]:
