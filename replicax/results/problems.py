@@ -378,7 +378,7 @@ def _unknown_law(posterior: "Posterior") -> str | None:
             "be too narrow. To sample it, leave out the method if the energy is exact, and write "
             f"{deo} if it is noisy."
         )
-    target = "rx.bayesian(log_likelihood, log_prior, data, batch_size=...) as the target, without"
+    target = "rx.bayesian(log_likelihood, log_prior, data) as the target, without"
     exact = "leave out the" if is_bayesian(posterior) else f"write {target} a"
     return (
         "With mini-batches it is not known that the deterministic rule samples the posterior: for "

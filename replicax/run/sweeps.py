@@ -76,7 +76,7 @@ def choose(task: Any, method: Any, at: Any, given: dict[str, Any]) -> Choice:
             f'{method.name}", or give the rows as arrays.'
         )
     if in_blocks:
-        _check_asked(given["num_steps"], task)
+        _check_asked(given.get("num_steps"), task)
         if task.block_rows is None:
             return Choice(True, "sweeps over all rows, which are no arrays in memory")
         return Choice(True, f"sweeps over all rows, {task.block_rows:,} of them at a time")

@@ -414,13 +414,16 @@ CHAINS, ENERGIES = "Chains differ in their log evidence", "Energies of chain"
 
 
 def test_chains_in_different_modes_differ_in_their_evidence_and_energies(two_ends) -> None:
-    found = two_ends.problems()
-    told = [sentence for sentence in found if CHAINS in sentence]
-    assert len(told) == 1 and "Write a function start(key)" in told[0]
+    """As they are, and where all rungs of a chain are so far away that each knows its own."""
     assert says(two_ends, "Energies of chain 2 at temperature")
-    assert two_ends.log_evidence().standard_error > 10
-    assert CHAINS in str(two_ends.summary()).replace("\n", " ")
-    assert len(two_ends.summary()["log_evidence"]["by_chain"]) == 4
+    energies = gamma_energies(0, LADDERS, 500, 0.0)
+    energies[2] += 30
+    found = with_rungs(two_ends, energies, LADDERS)
+    told = [sentence for sentence in found.problems() if CHAINS in sentence]
+    assert len(told) == 1 and "Write a function start(key)" in told[0]
+    assert found.log_evidence().standard_error > 5
+    assert CHAINS in str(found.summary()).replace("\n", " ")
+    assert len(found.summary()["log_evidence"]["by_chain"]) == 4
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.8])
