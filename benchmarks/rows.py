@@ -118,6 +118,7 @@ def run_replicax(kind: str, num_rows: int, budget: float, **more: Any) -> dict[s
     import replicax as rx
 
     likelihood, prior, rows, d = model_of(kind, num_rows)
+    _ = rx.sample, rx.bayesian  # imported when they are first used
     clock = Clock()
     marks: list[tuple[float, float]] = []
     posterior = rx.sample(

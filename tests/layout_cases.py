@@ -141,7 +141,7 @@ def normalised(devices: Any, **options: Any) -> Any:
 
 
 def regression(devices: Any, **options: Any) -> Any:
-    """The mean of a Gaussian, known in closed form: 30 rows, the paper's moves on mini-batches of 8,
+    """The mean of a Gaussian, in closed form: 30 rows, moves on mini-batches of 8,
     swaps judged on all rows; and with batch_size=None exact draws with 30 at a time, which four
     devices cannot share evenly."""
     import jax.numpy as jnp

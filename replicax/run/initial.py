@@ -21,7 +21,7 @@ from replicax.algorithm.target import Target, check_energy, takes_key
 from replicax.errors import check_flag, check_function, explained, show
 from replicax.run import devices, trees
 from replicax.run.carry import STATE_AXES, Carry, start_counters
-from replicax.run.compiled_once import compiled_once
+from replicax.run.compiled_once import compiled_once, on_disk
 from replicax.run.program import Program
 
 _PERMUTED = 4  # starts beside which labels are permuted
@@ -183,7 +183,8 @@ def initial_carry(program: Program, params: PyTree) -> Carry:
 def checked_points(program: Program, params: PyTree, anywhere: bool = False) -> PyTree:
     """Return where all replicas start, leading axes (chain, replica), after checks of the energy
     there."""
-    keys, start_key = seed_keys(program.seed, program.num_chains)
+    with on_disk():
+        keys, start_key = seed_keys(program.seed, program.num_chains)
     has_state = program.target.has_state
     points = initial_points(
         params, start_key, program.num_chains, program.num_replicas, with_state=has_state

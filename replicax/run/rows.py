@@ -102,11 +102,10 @@ def plan_of(
 ) -> Plan:
     """Return the shapes of a sweep of so many points over rows like `few`, of which at most `most`
     are read at once."""
-    count = len(jax.tree.leaves(few)[0])
-    some = jax.tree.map(lambda leaf: leaf[: min(count, 64)], few)
-    bytes_per_row = sum(leaf[:1].nbytes for leaf in jax.tree.leaves(some))
-    size = len(jax.tree.leaves(some)[0])
-    point = jnp.zeros(d)
+    size = min(len(jax.tree.leaves(few)[0]), 64)
+    some = jax.tree.map(lambda x: jax.ShapeDtypeStruct((size, *x.shape[1:]), x.dtype), few)
+    bytes_per_row = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(some)) // size
+    point = jax.ShapeDtypeStruct((d,), jnp.float32)
     largest = num_points * largest_value(job.of_rows, point, some) / size
     if job.derivatives is not None:
         largest *= d

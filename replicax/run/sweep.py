@@ -166,7 +166,7 @@ class Sampler:
     @property
     def _derivatives(self) -> Job:
         if not hasattr(self, "_way"):
-            few = jax.tree.map(lambda leaf: leaf[:2], self.some)
+            few = jax.tree.map(lambda leaf: np.asarray(leaf)[:2], self.some)
             total = lambda x: jnp.sum(self._of_rows(x, few))  # noqa: E731
             try:
                 jax.eval_shape(jax.jacfwd(jax.grad(total)), jnp.zeros(self.d, self.dtype))
@@ -541,6 +541,7 @@ class Sampler:
 
     # Find.
 
+    @one_thread()
     def found(self, starts: np.ndarray, check: Callable[[], None] = lambda: None) -> State:
         """Sample some of the rows from starts (m, d), and return the state before the first
         sweep; `check()` is called now and then."""

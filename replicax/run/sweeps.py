@@ -282,7 +282,8 @@ def _devices(session: Session) -> Any:
         return list(wanted.devices.ravel())
     present = jax.devices()
     if wanted is None:
-        return None if present[0].platform == "cpu" else present
+        shared = session.data_parallel > 1 or present[0].platform != "cpu"
+        return present if shared else None
     return present if wanted == "all" else present[: int(wanted)]
 
 

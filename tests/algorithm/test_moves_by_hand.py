@@ -14,7 +14,6 @@ from common import quick_jit
 
 import replicax as rx
 from replicax.algorithm.adjusted_kernels import Drawn
-from replicax.algorithm.kernel import Observed, Replica
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.target import StepEnergy
 

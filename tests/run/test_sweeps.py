@@ -4,6 +4,8 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import warnings
 
 import jax
@@ -369,3 +371,61 @@ def test_a_run_in_a_folder_goes_on_by_more_sweeps(run, tmp_path) -> None:
     np.testing.assert_array_equal(more.draws[:, : 5 * 128], run.draws)
     done = rx.resume(tmp_path / "run", target(), until_done=True)
     assert done.sweeps["kept"] == 7, "nothing is short"
+
+
+SHARED = """
+import jax, numpy as np
+import replicax as rx
+from replicax.run import rows
+
+used, put = set(), jax.device_put
+rows.jax.device_put = lambda x, device=None: used.add(device) or put(x, device)
+y = np.random.default_rng(0).normal(1.0, 1.0, 70_000).astype("f")
+target = rx.bayesian(lambda m, rows: -((rows - m) ** 2) / 2, lambda m: -(m**2) / 2, y)
+draws = []
+for devices in (None, jax.sharding.Mesh(np.array(jax.devices()), ("data",))):
+    used.clear()
+    run = rx.sample(target, 0.0, method="sweeps", num_steps=1, devices=devices, progress=False)
+    draws.append(np.asarray(run.draws))
+assert used == set(jax.devices()) and len(used) == 2, used
+np.testing.assert_array_equal(*draws)
+"""
+
+
+def test_devices_share_the_blocks_of_a_sweep_and_change_nothing() -> None:
+    env = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", SHARED], env=env,
+                          capture_output=True, text=True, timeout=600, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+class Blocks:
+    """A source whose blocks are those of its mini-batches."""
+
+    def __iter__(self):
+        return iter(np.split(data(), 200))
+
+
+@pytest.mark.parametrize("batch_size", [100, 1])
+def test_rows_in_blocks_are_swept_as_all_rows_are(run, batch_size) -> None:
+    """Sums over other blocks differ in their last bits; the blocks are no larger than was said."""
+    few = data()[:600] if batch_size == 1 else data()
+    task = rx.bayesian(log_likelihood, log_prior, few, batch_size=batch_size)
+    like = jax.ShapeDtypeStruct((2,), jnp.float32)
+    finder = sweeps._finder(task, Sampling(num_steps=2), start)
+    made = sweep.Sampler(task, finder, like, Sampling(num_steps=2), rx.sweeps())
+    points = rng_of(0).normal(0, 0.1, (5, 2)).astype("f")
+    for derivatives in (False, True):
+        sums = made.sums(derivatives, points[0], points, lambda count: None)
+        both = np.logaddexp(*(-0.5 * ((few - points.T[:, :, None]) / SD) ** 2)).sum(axis=1)
+        np.testing.assert_allclose(sums.apart, both - both[0], rtol=1e-4, atol=1e-2)
+    assert {plan.block_rows for plan in made._plans.values()} <= {96, 100, 64, 1}
+
+
+def test_a_source_in_blocks_is_sampled_by_sweeps(run) -> None:
+    task = rx.bayesian(log_likelihood, log_prior, Blocks(), batch_size=100, num_rows=ROWS)
+    found = rx.sample(task, start, num_steps=4)
+    assert found.options["decided"] == "sweeps over all rows, 100 of them at a time"
+    larger = found.draws[..., 0] > found.draws[..., 1]
+    assert abs(larger.mean() - MASS) < 0.05 and found.sweeps["kept"] == 4
+    np.testing.assert_allclose(found.draws[larger].mean(axis=0), exact()[1], atol=0.005)
