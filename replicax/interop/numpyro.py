@@ -407,9 +407,9 @@ def from_numpyro(
 
     Args:
         model: a function with NumPyro's primitives; latent sites are continuous.
-        batch_size: rows of a mini-batch. Rows are the first axis of the arguments that are as long
-            as the observed site, or the indices of a plate with a `subsample_size`, which is then
-            the default. The likelihood is scaled, not the prior.
+        batch_size: rows that are seen at once, see `rx.bayesian`. Rows are the first axis of the
+            arguments that are as long as the observed site, or the indices of a plate with a
+            `subsample_size`, which is then the default. The likelihood is scaled, not the prior.
 
     >>> import jax, jax.numpy as jnp, numpyro, numpyro.distributions as dist
     >>> def model(y):

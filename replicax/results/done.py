@@ -15,7 +15,7 @@ import numpy as np
 
 from replicax.errors import RunProblem, at_least, check_flag
 from replicax.results import diagnostics, evidence, mixture, problems
-from replicax.results.remedies import longer, retuning, to_first_draws
+from replicax.results.remedies import is_refused, longer, retuning, to_first_draws
 from replicax.run import sweeps
 from replicax.run.carry import trip_ends
 from replicax.run.methods import as_method
@@ -41,7 +41,6 @@ _LEAST_GROWTH, _MOST_GROWTH = 1.5, 4.0  # of the steps that are kept, from one l
 _PATIENCE = 6  # times the burn-in, before a new one is made
 _MORE_REDRAWS = 64  # of a step, where replicas hardly make round trips
 _FOLLOWED = 8  # parameters whose numbers are followed over time
-_REFUSED = 0.02  # acceptance of the proposals of sweeps below which more of them are in vain
 _LOOKS = 2  # at which only what the user has to change is left
 _ROOM = 1.1  # steps beyond those that the numbers so far ask for
 
@@ -337,7 +336,7 @@ def _limit(posterior: "Posterior", short: list[Short], watch: Watch) -> str | No
         return f"max_steps={watch.max_steps} is over"
     if posterior.result.code != "finished":
         return posterior.result.sentence.rstrip(".")
-    if _is_refused(posterior):
+    if is_refused(posterior):
         return "the mixture is refused: the posterior is far from Gaussians around its minima"
     redraws = posterior.metadata.method.redraws or 0
     if redraws >= _MORE_REDRAWS and not _has_patience(posterior) and _hardly_travels(posterior):
@@ -364,19 +363,11 @@ def _tuned_badly(posterior: "Posterior", short: list[Short]) -> bool:
     many draws would be needed after a burn-in so short. Sweeps have learned from all rows, and
     are tuned badly where their mixture is refused."""
     if posterior.sweeps is not None:
-        return _is_refused(posterior)
+        return is_refused(posterior)
     if any(one.cure == "tuning" for one in short) or _redraws_wanted(posterior):
         return True
     factor = _ROOM * max(one.factor for one in short)
     return factor > _MOST_GROWTH and not _has_patience(posterior)
-
-
-def _is_refused(posterior: "Posterior") -> bool:
-    """Return whether sweeps propose what hardly any chain takes."""
-    jumps = posterior.jumps
-    if posterior.sweeps is None or jumps is None or not posterior.num_draws:
-        return False
-    return float(np.mean(jumps["accepted"])) < _REFUSED
 
 
 def _hardly_travels(posterior: "Posterior") -> bool:

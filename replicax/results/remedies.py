@@ -4,17 +4,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from replicax.run.bayesian import Bayesian
+from replicax.run.bayesian import IN_MEMORY, Bayesian
 
 if TYPE_CHECKING:
     from replicax.results.posterior import Posterior
 
 _ROOM = 1.1  # steps beyond those that the numbers so far ask for
 _MOST_TIMES = 20.0  # as many draws: what asks for more needs another remedy
-_OR_LADDER = (
-    "Start again with more proposals, as in method=rx.sweeps(jumps=512), or with a ladder over all "
-    "rows: num_steps=10_000 without a method is one."
-)
+_REFUSED = 0.02  # acceptance of the proposals of sweeps below which more of them are in vain
 _MORE = 1.5  # times the replicas that a ladder has which is too short
 
 
@@ -39,13 +36,34 @@ def to_first_draws(posterior: "Posterior") -> str:
 def retuning(posterior: "Posterior") -> str:
     """Return how a run is tuned anew, in a sentence; sweeps have learned from all rows already."""
     if posterior.sweeps is not None:
-        return _OR_LADDER
+        return _or_ladder(posterior)
     folder = "" if posterior.run_dir is None else ", run_dir=..."
     burn_in = 2 * posterior.num_steps // 3
     return (
         f"Write posterior.extend(retune=True{folder}): from where the replicas are, with a burn-in "
         f"of {burn_in:,} steps where this run had {posterior.metadata.resolved.burn_in:,}."
     )
+
+
+def is_refused(posterior: "Posterior") -> bool:
+    """Return whether sweeps propose what hardly any chain takes."""
+    jumps = posterior.jumps
+    if posterior.sweeps is None or jumps is None or not posterior.num_draws:
+        return False
+    return float(np.mean(jumps["accepted"])) < _REFUSED
+
+
+def _or_ladder(posterior: "Posterior") -> str:
+    """Return what is exact where the mixture of sweeps is not enough, in a sentence."""
+    batches = posterior.metadata.batches
+    if batches.kind != IN_MEMORY:
+        how = "with the rows as arrays, and num_steps=10_000"
+    elif batches.batch_size != batches.num_rows:
+        how = "without batch_size or a method, and with num_steps=10_000"
+    else:
+        how = "without a method, and with num_steps=10_000"
+    more = "" if is_refused(posterior) else "with more proposals, method=rx.sweeps(jumps=512), or "
+    return f"Start again {more}as a ladder over all rows: {how}."
 
 
 def more_replicas(posterior: "Posterior") -> str:

@@ -27,6 +27,7 @@ from replicax.run.shown import Shown
 from replicax.run.sources import SourceBatches, as_source, is_source
 from replicax.run.task import Task
 
+IN_MEMORY = "bayesian, arrays"  # the kind of rows that a ladder can see
 _PIECE_ROWS = 4096  # rows whose likelihoods are evaluated at once
 
 
@@ -291,7 +292,7 @@ def _batches(data: Any, batch_size: Any, num_rows: Any) -> ArrayBatches | Source
         if batch_size is None:
             return Elsewhere(as_source_rows(data, num_rows))
         return as_source(data, batch_size, num_rows, judges=True)
-    return replace(as_rows(data, batch_size, "data", _where_it_is), kind="bayesian, arrays")
+    return replace(as_rows(data, batch_size, "data", _where_it_is), kind=IN_MEMORY)
 
 
 def _where_it_is(leaf: Any) -> Any:

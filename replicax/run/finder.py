@@ -10,6 +10,7 @@ Nothing here has to be exact: the density of the starts is not known, and sweeps
 confirm what is found.
 """
 
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,11 +18,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from replicax.algorithm.labels import Ordering, ordered
 from replicax.algorithm.target import Target
 from replicax.algorithm.tiles import largest_value
 from replicax.algorithm.tuning import metric_root
+from replicax.run.blas import one_thread
 from replicax.run.compiled_once import compiled_once
-from replicax.run.search import Found
+from replicax.run.search import Counted, Found, energy_of, search
+from replicax.run.sweep_state import WITNESSES, State, first_state
 
 POINTS = 128  # of the population
 _BYTES = 2**21  # of the largest value of points that are evaluated together
@@ -35,6 +39,10 @@ _HOTTEST_ROWS, _COLDEST_ROWS = 1.0, 100.0  # the rows that the first slope may s
 _FEWEST_SEEN, _GRADIENTS = 3, 8  # populations of which the metric is made, gradients by dimension
 _INDEPENDENT = 1 / 8  # of gradients of points that are drawn anew and move a little
 _MOST_STAGES = 400
+_FIRST_STARTS = 16  # of a run, from which minima are looked for first
+_STARTS = 24  # draws of the finder from which its minima are looked for
+_MOST_MINIMA = 16
+_KEPT = 20 * WITNESSES  # draws
 _HALVINGS = 60  # of the way from a start to where the energy is finite
 
 
@@ -239,3 +247,58 @@ def _finite(evaluate: Callable, starts: np.ndarray, minima: np.ndarray) -> tuple
         points = np.where(broken[:, None], (points + goals) / 2, points)
     lowest = np.min(at.energy, initial=lowest, where=np.isfinite(at.energy))
     return points, float(lowest)
+
+
+@one_thread()
+def find(sampler: Any, starts: np.ndarray, check: Callable[[], None] = lambda: None) -> State:
+    """Sample some of the rows from starts (m, d), and return the state of a run of sweeps before
+    the first one; `check()` is called now and then."""
+    began = time.monotonic()
+    target, some, places, rng = sampler.finder.target, sampler.some, sampler.places, sampler.rng(0)
+    energy = Counted(energy_of(target, sampler.unravel, 1.0), some, sampler.dtype)
+    first = search(energy, starts[:_FIRST_STARTS], places=places)
+    if not len(first.minima) and not _all_finite(some):
+        raise ValueError(
+            "The log likelihood of some of the rows is finite at no start, and the data hold NaN "
+            "or inf: leave these rows out."
+        )
+    check()
+    size = len(jax.tree.leaves(some)[0])
+    like = jnp.zeros(sampler.d, sampler.dtype)
+    evaluate = evaluator(target, sampler.unravel, some, like)
+    cold = cooled(evaluate, starts.astype(float), first, size, rng, check)
+    draws = cold.draws[np.isfinite(cold.draws).all(axis=1)]
+    again = _dispersed(draws, rng).astype(sampler.dtype)
+    found = search(energy, again, None, 10**9, places, first)
+    if not len(found.minima):
+        raise ValueError(
+            "The search on some of the rows found no minimum of the energy: is the prior proper, "
+            "has the posterior finite mass? Write num_steps=10_000 for a ladder over all rows."
+        )
+    draws = draws[rng.permutation(len(draws))[:_KEPT]]
+    best = np.argsort(found.energies, kind="stable")[:_MOST_MINIMA]
+    found = Found(found.minima[best], found.energies[best], found.covariances[best], 0, 0)
+    direction = np.zeros(0)
+    if places is not None:
+        found, direction = found.in_order(places)
+        draws = ordered(Ordering(places, direction), draws)[0]
+    prior = float(sampler.prior_at(found.minima[:1])[0])
+    spent = np.array([size, 2.0 * (energy.calls + cold.evaluations), time.monotonic() - began])
+    return first_state(found, draws, sampler.num_chains, prior, direction, spent)
+
+
+def _all_finite(rows: Any) -> bool:
+    floats = [x for x in jax.tree.leaves(rows) if np.issubdtype(x.dtype, np.floating)]
+    return all(bool(np.isfinite(leaf).all()) for leaf in floats)
+
+
+def _dispersed(draws: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return some draws (start, d): half of them at random, half far from all others."""
+    draws = draws[rng.permutation(len(draws))[:2000]]
+    x = (draws - draws.mean(axis=0)) / (draws.std(axis=0) + 1e-12)
+    chosen = list(range(min(_STARTS // 2, len(x))))
+    near = np.min([np.sum((x - x[k]) ** 2, axis=1) for k in chosen], axis=0)
+    while len(chosen) < min(_STARTS, len(x)):
+        chosen.append(int(np.argmax(near)))
+        near = np.minimum(near, np.sum((x - x[chosen[-1]]) ** 2, axis=1))
+    return draws[chosen]

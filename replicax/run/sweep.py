@@ -18,7 +18,6 @@ state is saved after each: a run that was interrupted does the sweep again.
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,43 +49,28 @@ from replicax.run.estimate import (
     more_rows,
     weighted_noise,
 )
-from replicax.run.finder import cooled, evaluator
 from replicax.run.methods import Method
+from replicax.run.newton import covariance_of, followed, moved
 from replicax.run.options import Sampling
 from replicax.run.program import Program
 from replicax.run.records import Arrays
 from replicax.run.rows import Job, Plan, Rows, plan_of
 from replicax.run.search import (
-    Counted,
     Found,
     are_apart,
-    energy_of,
-    hessian_scale,
-    search,
 )
 from replicax.run.sweep_state import (
     CONFIRMING,
     LEARNING,
-    MINIMA,
+    WITNESSES,
     Chains,
     Finder,
-    Newton,
-    Spent,
     State,
     no_proposals,
     pooled,
 )
 
-_FIRST_STARTS = 16  # of a run, from which minima are looked for first
-_STARTS = 24  # draws of the finder from which its minima are looked for
-_MOST_MINIMA = 16
-WITNESSES = 32  # draws of the finder that every sweep evaluates
-_KEPT = 20 * WITNESSES  # of them
 _NEWTON_SWEEPS = 8  # at most
-_SETTLED = 0.05  # energy left to gain, for each dimension, at which Newton steps end
-_REACH = 5.0  # standard deviations of the finder beyond a typical draw, of a Newton step
-_NO_MASS = 30.0  # energy above the lowest minimum at which one is not followed to its end
-_FLAT = 1e-5  # curvature, in units of its diagonal, that no direction is taken to be below
 _GOOD = 0.4  # harmonic acceptance at which the mixture is frozen
 _PILOTS = 8  # sweeps that learn it, at most
 _FOUND_SHARE, _FOUND_FREEDOM = 0.2, 4.0  # of a component where the finder's draws weigh too much
@@ -232,28 +216,8 @@ class Sampler:
         sums = self.sums(True, centre, tried, seen)
         prior, slope, curve = (np.asarray(x, float) for x in self.slopes(jnp.asarray(tried)))
         energy = -sums.apart + prior - state.at_centre[1]
-        gradient, hessian = slope - sums.gradient, curve - sums.hessian
-        hessian = (hessian + hessian.swapaxes(1, 2)) / 2
-        finite = (
-            np.isfinite(energy) & np.isfinite(gradient).all(1) & np.isfinite(hessian).all((1, 2))
-        )
-        better = finite & ~(energy > newton.energy + 1e-3 + 1e-6 * np.abs(energy))
-        pick = lambda new, old: np.where(better.reshape(-1, *[1] * (new.ndim - 1)), new, old)  # noqa: E731
-        newton = Newton(
-            tried,
-            pick(tried.astype(float), newton.at),
-            pick(energy, newton.energy),
-            pick(gradient, newton.gradient),
-            pick(hessian, newton.hessian),
-            np.where(better, newton.damping / 10, np.maximum(10 * newton.damping, 1e-2)),
-        )
-        steps = [_newton_step(*at) for at in zip(newton.gradient, newton.hessian, newton.damping)]
-        ahead = newton.at + _shortened(state.finder, np.array([step for step, _ in steps]))
-        gain = np.array([gain for _, gain in steps])
-        lowest = newton.energy - np.minimum(gain, 1e9)
-        has_mass = lowest < lowest.min() + _NO_MASS + self.d
-        open_ = (~better | (gain > _SETTLED * self.d)) & has_mass
-        newton = newton._replace(tried=np.where(open_[:, None], ahead, newton.at))
+        seen_there = energy, slope - sums.gradient, curve - sums.hessian
+        newton, ahead, gain, open_ = followed(newton, tried, seen_there, state.finder)
         state = state._replace(
             newton=newton,
             unsettled=np.array(open_.sum()),
@@ -275,7 +239,7 @@ class Sampler:
                 f"The log likelihood of all {self.rows.num_rows:,} rows is finite at none of the "
                 "minima of some of them: do the data hold NaN or inf?"
             )
-        covariances = [_covariance(hessian) for hessian in state.newton.hessian]
+        covariances = [covariance_of(hessian) for hessian in state.newton.hessian]
         kept: list[int] = []
         for k in np.argsort(energies, kind="stable"):
             distinct = all(
@@ -286,7 +250,7 @@ class Sampler:
         found = Found(minima[kept], energies[kept], np.array([covariances[k] for k in kept]), 0, 0)
         roots = np.array([np.linalg.cholesky(c) for c in covariances])
         # The finder's draws go with their minima, each to the one that it was led to.
-        finder = _moved(state.finder, minima, roots)
+        finder = moved(state.finder, minima, roots)
         direction, newton = state.direction, state.newton
         # Where all rows were summed, the last step not among them.
         energy = newton.energy[kept] + state.at_centre.sum()
@@ -539,94 +503,6 @@ class Sampler:
         seen = int(state.estimated_from) or self.rows.num_rows
         return count * seen / self.rows.num_rows
 
-    # Find.
-
-    @one_thread()
-    def found(self, starts: np.ndarray, check: Callable[[], None] = lambda: None) -> State:
-        """Sample some of the rows from starts (m, d), and return the state before the first
-        sweep; `check()` is called now and then."""
-        began = time.monotonic()
-        rng = self.rng(0)
-        energy = Counted(energy_of(self.finder.target, self.unravel, 1.0), self.some, self.dtype)
-        first = search(energy, starts[:_FIRST_STARTS], places=self.places)
-        if not len(first.minima) and not _all_finite(self.some):
-            raise ValueError(
-                "The log likelihood of some of the rows is finite at no start, and the data hold "
-                "NaN or inf: leave these rows out."
-            )
-        check()
-        like = jnp.zeros(self.d, self.dtype)
-        evaluate = evaluator(self.finder.target, self.unravel, self.some, like)
-        size = len(jax.tree.leaves(self.some)[0])
-        cold = cooled(evaluate, starts.astype(float), first, size, rng, check)
-        draws = cold.draws[np.isfinite(cold.draws).all(axis=1)]
-        again = _dispersed(draws, rng).astype(self.dtype)
-        found = search(energy, again, None, 10**9, self.places, first)
-        if not len(found.minima):
-            raise ValueError(
-                "The search on some of the rows found no minimum of the energy: is the prior "
-                "proper, has the posterior finite mass? Write num_steps=10_000 for a ladder over "
-                "all rows."
-            )
-        evaluations = 2.0 * (energy.calls + cold.evaluations)
-        return self._before_sweeps(
-            found, draws[rng.permutation(len(draws))[:_KEPT]], evaluations, began
-        )
-
-    def _before_sweeps(
-        self, found: Found, draws: np.ndarray, evaluations: float, began: float
-    ) -> State:
-        """Return the state before the first sweep, with minima and draws of some rows."""
-        best = np.argsort(found.energies, kind="stable")[:_MOST_MINIMA]
-        found = Found(found.minima[best], found.energies[best], found.covariances[best], 0, 0)
-        direction = np.zeros(0)
-        if self.places is not None:
-            found, direction = found.in_order(self.places)
-            draws = ordered(Ordering(self.places, direction), draws)[0]
-        minima, covariances = found.minima, found.covariances
-        roots = np.linalg.cholesky(covariances)
-        near = [
-            np.sum(np.linalg.solve(root, (draws - m).T) ** 2, axis=0)
-            for m, root in zip(minima, roots)
-        ]
-        (k, d), chains = minima.shape, self.num_chains
-        none = np.zeros(chains)
-        apart, flat = np.full(k, np.inf), np.tile(np.eye(d), (k, 1, 1))
-        prior = float(self.prior_at(minima[:1])[0])
-        size = len(jax.tree.leaves(self.some)[0])
-        return State(
-            step=np.array(0),
-            phase=np.array(MINIMA),
-            burn_in=np.array(0),
-            centre=minima[0],
-            centres=Centres(minima, apart, np.zeros((k, d)), flat),
-            estimated_from=np.array(0),
-            at_centre=np.array([0.0, prior]),
-            direction=direction,
-            newton=Newton(minima, minima, apart, np.zeros((k, d)), flat, np.zeros(k)),
-            finder=Finder(draws, np.argmin(near, axis=0), minima, roots),
-            unsettled=np.array(k),
-            laplace=covariances[0],
-            mixture=no_proposals(d).mixture,
-            pool=no_proposals(d),
-            chains=Chains(np.zeros((chains, d)), np.zeros((chains, 2)), *[none] * 7),
-            acceptance=np.zeros(0),
-            excess=np.zeros(0),
-            noise=np.zeros(0),
-            error=np.array(0.0),
-            spent=Spent(
-                np.zeros(3),
-                np.zeros(3),
-                np.zeros(3),
-                np.array([size, evaluations, time.monotonic() - began]),
-            ),
-        )
-
-
-def _all_finite(rows: Any) -> bool:
-    floats = [x for x in jax.tree.leaves(rows) if np.issubdtype(x.dtype, np.floating)]
-    return all(bool(np.isfinite(leaf).all()) for leaf in floats)
-
 
 def _finite_or_far(energy: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(energy), energy, np.inf)
@@ -649,50 +525,3 @@ def decide(
         place, weight = np.where(accepts, i + 1, place), np.where(accepts, weights[:, i], weight)
         path[:, i], moved[:, i] = place, accepts
     return path, moved
-
-
-def _newton_step(
-    gradient: np.ndarray, hessian: np.ndarray, damping: float
-) -> tuple[np.ndarray, float]:
-    """Return a damped Newton step, and the energy that it should gain."""
-    scale, value, vector = hessian_scale(hessian)
-    whitened = vector.T @ (scale * gradient)
-    size = np.maximum(np.abs(value), 1e-6)
-    step = -scale * (vector @ (whitened / (size + damping)))
-    return step, float(np.sum(whitened**2 / size) / 2)
-
-
-def _shortened(finder: Finder, step: np.ndarray) -> np.ndarray:
-    """Return steps (minimum, d) no longer than the finder's draws are wide: a longer one may lead
-    to another mode, and that from which it came would be lost."""
-    length = np.linalg.norm(np.linalg.solve(finder.roots, step[..., None])[..., 0], axis=1)
-    most = np.sqrt(step.shape[1]) + _REACH
-    return step * np.minimum(1, most / np.maximum(length, 1e-300))[:, None]
-
-
-def _covariance(hessian: np.ndarray) -> np.ndarray:
-    """Return the inverse of a Hessian; of a direction that curves downwards, as if upwards."""
-    scale, value, vector = hessian_scale(hessian)
-    root = scale[:, None] * (vector / np.sqrt(np.maximum(np.abs(value), _FLAT)))
-    return root @ root.T
-
-
-def _moved(finder: Finder, minima: np.ndarray, roots: np.ndarray) -> Finder:
-    """Return the finder's draws around the minima of all rows, as they are around its own, in the
-    scale there."""
-    own, k = finder.minima, finder.minimum
-    step = np.linalg.solve(finder.roots[k], (finder.draws - own[k])[..., None])
-    draws = minima[k] + (roots[k] @ step)[..., 0]
-    return Finder(draws, k, minima, roots)
-
-
-def _dispersed(draws: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return some draws (start, d): half of them at random, half far from all others."""
-    draws = draws[rng.permutation(len(draws))[:2000]]
-    x = (draws - draws.mean(axis=0)) / (draws.std(axis=0) + 1e-12)
-    chosen = list(range(min(_STARTS // 2, len(x))))
-    near = np.min([np.sum((x - x[k]) ** 2, axis=1) for k in chosen], axis=0)
-    while len(chosen) < min(_STARTS, len(x)):
-        chosen.append(int(np.argmax(near)))
-        near = np.minimum(near, np.sum((x - x[chosen[-1]]) ** 2, axis=1))
-    return draws[chosen]

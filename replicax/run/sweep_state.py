@@ -11,8 +11,10 @@ from replicax.algorithm.mixture import Mixture, in_use, make_mixture
 from replicax.run import trees
 from replicax.run.estimate import Centres
 from replicax.run.records import Arrays
+from replicax.run.search import Found
 
 MINIMA, LEARNING, CONFIRMING = range(3)
+WITNESSES = 32  # draws of the finder that every sweep evaluates
 
 
 class Newton(NamedTuple):
@@ -91,6 +93,48 @@ class State(NamedTuple):
     noise: np.ndarray  # of each: the error of energies that are estimated, by its own parts
     error: np.ndarray  # of these energies, by all rows
     spent: Spent
+
+
+def first_state(
+    found: Found,
+    draws: np.ndarray,
+    num_chains: int,
+    prior: float,
+    direction: np.ndarray,
+    spent: np.ndarray,
+) -> State:
+    """Return the state before the first sweep, with minima and draws of some rows, and V at the
+    deepest of them; `spent` is what the finder did."""
+    minima, covariances = found.minima, found.covariances
+    roots = np.linalg.cholesky(covariances)
+    near = [
+        np.sum(np.linalg.solve(root, (draws - m).T) ** 2, axis=0) for m, root in zip(minima, roots)
+    ]
+    k, d = minima.shape
+    none, zeros = np.zeros(num_chains), np.zeros(3)
+    apart, flat = np.full(k, np.inf), np.tile(np.eye(d), (k, 1, 1))
+    return State(
+        step=np.array(0),
+        phase=np.array(MINIMA),
+        burn_in=np.array(0),
+        centre=minima[0],
+        centres=Centres(minima, apart, np.zeros((k, d)), flat),
+        estimated_from=np.array(0),
+        at_centre=np.array([0.0, prior]),
+        direction=direction,
+        newton=Newton(minima, minima, apart, np.zeros((k, d)), flat, np.zeros(k)),
+        finder=Finder(draws, np.argmin(near, axis=0), minima, roots),
+        unsettled=np.array(k),
+        laplace=covariances[0],
+        mixture=no_proposals(d).mixture,
+        pool=no_proposals(d),
+        chains=Chains(np.zeros((num_chains, d)), np.zeros((num_chains, 2)), *[none] * 7),
+        acceptance=np.zeros(0),
+        excess=np.zeros(0),
+        noise=np.zeros(0),
+        error=np.array(0.0),
+        spent=Spent(zeros, zeros, zeros, spent),
+    )
 
 
 def no_proposals(d: int) -> Pool:

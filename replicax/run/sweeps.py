@@ -19,7 +19,7 @@ from replicax.errors import EndedBySignal
 from replicax.run import fingerprint, start, trees
 from replicax.run.bayesian import Bayesian
 from replicax.run.devices import describe_machine, peak_memory
-from replicax.run.finder import POINTS
+from replicax.run.finder import POINTS, find
 from replicax.run.initial import checked_points, num_parameters
 from replicax.run.methods import Method, as_method
 from replicax.run.options import Sampling, Session
@@ -30,8 +30,16 @@ from replicax.run.records import Arrays, Records, Result
 from replicax.run.resolve import resolve
 from replicax.run.storage.folder import FolderRecords, records_of_run
 from replicax.run.storage.metadata import SWEEPS, Ending, Metadata, Resolved
-from replicax.run.sweep import WITNESSES, Sampler
-from replicax.run.sweep_state import CONFIRMING, LEARNING, MINIMA, NAMES, State, restored
+from replicax.run.sweep import Sampler
+from replicax.run.sweep_state import (
+    CONFIRMING,
+    LEARNING,
+    MINIMA,
+    NAMES,
+    WITNESSES,
+    State,
+    restored,
+)
 
 FEWEST_SWEEPS, MOST_SWEEPS = 4, 64  # kept, of a run that decides itself how many
 _FINDER_REPLICAS = 8  # of the starts of one chain
@@ -342,7 +350,7 @@ def _go_on(
                 f"Modes are looked for on {len(jax.tree.leaves(sampler.some)[0]):,} of "
                 f"{sampler.rows.num_rows:,} rows."
             )
-            state = sampler.found(starts, lambda: _end_at(signals))
+            state = find(sampler, starts, lambda: _end_at(signals))
             save(state, {})
         result = None
         while result is None and not _is_done(sampler, state):

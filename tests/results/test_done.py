@@ -17,6 +17,7 @@ from replicax.algorithm.mixture import make_mixture
 from replicax.errors import RunProblem
 from replicax.results import done
 from replicax.run import learning
+from replicax.run.storage.metadata import BatchSpec
 
 
 def energy(x):
@@ -253,8 +254,16 @@ def test_draws_are_not_given_up_for_a_burn_in_that_ends_too_early(monkeypatch) -
     assert run.num_draws > 0 and run.num_steps == 60
 
 
-@pytest.mark.parametrize(("accepted", "ends"), [(0.01, True), (0.1, False)])
-def test_sweeps_whose_mixture_is_refused_end_at_once(accepted: float, ends: bool) -> None:
+@pytest.mark.parametrize(
+    ("accepted", "rows", "says"),
+    [
+        (0.01, BatchSpec("bayesian, arrays", 90, 90), "all rows: without a method, and with num"),
+        (0.01, BatchSpec("bayesian, arrays", 90, 10), "all rows: without batch_size or a method"),
+        (0.01, BatchSpec("bayesian, SourceRows", 90, 90), "all rows: with the rows as arrays"),
+        (0.1, BatchSpec("bayesian, arrays", 90, 90), None),
+    ],
+)
+def test_sweeps_whose_mixture_is_refused_end_at_once(accepted, rows, says) -> None:
     run = SimpleNamespace(
         num_steps=12,
         num_draws=4 * 128,
@@ -262,15 +271,18 @@ def test_sweeps_whose_mixture_is_refused_end_at_once(accepted: float, ends: bool
         jumps={"accepted": np.full(4, accepted)},
         result=SimpleNamespace(code="finished"),
         metadata=SimpleNamespace(
-            method=rx.sweeps(), kind="sample", resolved=SimpleNamespace(burn_in=8)
+            method=rx.sweeps(),
+            kind="sample",
+            resolved=SimpleNamespace(burn_in=8),
+            batches=rows,
         ),
     )
     watch = SimpleNamespace(max_steps=64, warned=0)
     short = [done.Short("R-hat 1.6 of 1.01", 9.0)]
     reason = done._limit(run, short, watch)
-    assert ("the mixture is refused" in reason) if ends else reason is None
+    assert reason is None if says is None else "the mixture is refused" in reason
     words = done._remedy(run, short)
-    assert ("a ladder over all rows" in words) if ends else "extend" in words
+    assert says in words and "jumps=512" not in words if says else "extend" in words
 
 
 def test_a_run_that_is_only_short_of_round_trips_has_a_problem(found) -> None:
