@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from replicax.networks import likelihoods, predict
-from replicax.networks.likelihoods import Categorical, Likelihood, coverage_by_level
+from replicax.networks import outcomes, predict
+from replicax.networks.outcomes import Classes, Outcomes, coverage_by_level
 from replicax.networks.task import Supervised
 from replicax.networks.trained import Trained
 from replicax.results import figure_style
@@ -145,7 +145,7 @@ def _exchange_facts(exchange: dict[str, Any]) -> list[tuple[str, str]]:
 
 def score_table(numbers: dict[str, Any]) -> Table:
     """Return the scores of networks and averages on the test data."""
-    likelihood = likelihoods.from_json(numbers["likelihood"])
+    likelihood = outcomes.from_json(numbers["likelihood"])
     scored: list[tuple[str, dict[str, Any]]] = []
     if "coldest" in numbers:
         first = "coldest network" if "exchange" in numbers else "first network"
@@ -206,7 +206,7 @@ def plot_training(
     return figures
 
 
-def _plot_epochs(trained: Trained, likelihood: Likelihood, narrow: bool) -> "Figure":
+def _plot_epochs(trained: Trained, likelihood: Outcomes, narrow: bool) -> "Figure":
     """Plot each score on the test data in a panel: every network, and the average so far."""
     epochs = trained.epochs
     figure, *panels = figure_style.panels(len(likelihood.scores), narrow)
@@ -261,11 +261,11 @@ def average_so_far(
     return np.where(epochs["weight"] > 0, epochs[f"average_{score}_{by}"], np.nan)
 
 
-def _plot_predictions(trained: Trained, likelihood: Likelihood, narrow: bool) -> "Figure":
+def _plot_predictions(trained: Trained, likelihood: Outcomes, narrow: bool) -> "Figure":
     """Plot how far the probabilities of the average are right, and how often each occurs."""
     figure, right, often = figure_style.panels(2, narrow)
     right.plot([0, 1], [0, 1], **figure_style.DASHED, label="calibrated")
-    if isinstance(likelihood, Categorical):
+    if isinstance(likelihood, Classes):
         _plot_reliability(trained, right, often)
     else:
         _plot_coverage(trained, right, often)

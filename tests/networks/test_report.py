@@ -10,7 +10,7 @@ from tiny_networks import EXCHANGING, LADDER, NETWORK, tiny_problem
 
 import replicax as rx
 from replicax.networks import predict
-from replicax.networks.likelihoods import coverage_by_level
+from replicax.networks.outcomes import coverage_by_level
 from replicax.networks.report import _plot_coverage, plot_training, sections_of
 from replicax.networks.tempered import tempered
 from replicax.results.figure_style import panels
