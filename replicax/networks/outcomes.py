@@ -4,7 +4,7 @@ Networks are averaged by running sums, a NamedTuple of arrays with the field `we
 one network's outputs are in memory at a time. `Numbers` has the methods of `Classes`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -87,11 +87,8 @@ class Classes:
             assert self.num_classes is not None, "a test knows its classes"
             return as_labels(name, outcomes, self.num_classes)
         labels = np.asarray(outcomes)
-        if (
-            labels.ndim != 2
-            or labels.shape[1] != self.num_labels
-            or not np.isin(labels, (0, 1)).all()
-        ):
+        is_wide = labels.ndim == 2 and labels.shape[1] == self.num_labels
+        if not is_wide or not np.isin(labels, (0, 1)).all():
             raise ValueError(
                 f"{name} has labels of shape {labels.shape} between {labels.min():g} and "
                 f"{labels.max():g}; of several labels give 0 or 1 for each, (row, "
@@ -394,9 +391,8 @@ class Numbers:
         if interval is None:
             return Prediction(middle, sd)
         ends = ((1 - interval) / 2, (1 + interval) / 2)
-        return Interval(
-            middle, sd, *(self._quantile(outputs, weights, middle, sd, p) for p in ends)
-        )
+        found = (self._quantile(outputs, weights, middle, sd, end) for end in ends)
+        return Interval(middle, sd, *found)
 
     def _quantile(self, outputs: Array, weights: Array, mean: Array, sd: Array, p: float) -> Array:
         """Return a quantile of the mixture by bisection  (row, target); by Cantelli's inequality no
@@ -467,10 +463,8 @@ def _made(kind: str, values: dict[str, Any]) -> Outcomes | None:
     if kind != "custom":
         return Numbers(KNOWN[kind](**values), **unit)
     name, support = values["name"], choose("support", values["support"], SUPPORTS)
-    none = gaussian()
-    return Numbers(
-        Likelihood(name, none.log_density, none.mean, has_noise=True, support=support), **unit
-    )
+    unknown = replace(gaussian(), name=name, support=support, constants=None)
+    return Numbers(unknown, **unit)
 
 
 class Coverage(NamedTuple):

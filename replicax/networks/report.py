@@ -168,20 +168,28 @@ def _cell(metrics: dict[str, Any], column: Any) -> str:
 def score_outside(trained: Trained, problem: Supervised, outside: np.ndarray) -> dict[str, Any]:
     """Return how well the uncertainty separates the images `outside` from the test images, by the
     entropy of the average and by the mutual information of its networks."""
-    test, weights = problem.test, trained.networks.weight
+    test = problem.test
     assert test is not None
     if outside.shape[1:] != test.inputs.shape[1:]:
         raise ValueError(
             f"The other images have shape {outside.shape[1:]}, the test images "
             f"{test.inputs.shape[1:]}: choose a data set of the same size."
         )
+    numbers = told_apart(trained, test.inputs, outside, problem)
+    return {**numbers, "auroc_mutual_information": numbers.pop("auroc_epistemic")}
+
+
+def told_apart(trained: Trained, inside: Any, outside: Any, problem: Any = None) -> dict[str, Any]:
+    """Return how well the uncertainty of the average, and that part of it by which its networks
+    differ, separate some inputs from others."""
+    weights = trained.networks.weight
     parts = [
-        predict.uncertainty(trained.predict(images, members=True, problem=problem), weights)
-        for images in (test.inputs, outside)
+        predict.uncertainty(trained.predict(inputs, members=True, problem=problem), weights)
+        for inputs in (inside, outside)
     ]
     return {
         "auroc": predict.auroc(*(part.total for part in parts)),
-        "auroc_mutual_information": predict.auroc(*(part.epistemic for part in parts)),
+        "auroc_epistemic": predict.auroc(*(part.epistemic for part in parts)),
         "networks": len(weights),
     }
 
