@@ -199,7 +199,10 @@ def _kind_of(hint: Any) -> type:
 
 def _read(flag: Flag, value: Any) -> Any:
     if flag.text in NUMERIC:
-        words = flag.name in ("noise", "class_weight")  # of which there may be one in place of numbers
+        words = flag.name in (
+            "noise",
+            "class_weight",
+        )  # of which there may be one in place of numbers
         return value if words and not _as_numbers(value) else read_numbers(flag.text, value)
     is_count = isinstance(value, str) and flag.name in ("checkpoint_every", "devices")
     return int(value) if is_count and value.isascii() and value.isdigit() else value

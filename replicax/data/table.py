@@ -107,7 +107,9 @@ class Tabular(NamedTuple):
             )
         shades = self.train[0].reshape(-1, self.train[0].shape[-1]) / 255
         moments = tuple(shades.mean(axis=0).tolist()), tuple(shades.std(axis=0).tolist())
-        return Dataset(self.name, *self.train[:2], *self.test[:2], self.num_outcomes, *moments).check()
+        return Dataset(
+            self.name, *self.train[:2], *self.test[:2], self.num_outcomes, *moments
+        ).check()
 
 
 def read_table(path: Path) -> Tabular:

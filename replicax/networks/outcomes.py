@@ -26,7 +26,7 @@ CATEGORICAL, ORDINAL, MULTILABEL = KINDS = ("categorical", "ordinal", "multilabe
 _MOST_CLASSES = 2**24
 _LEVELS = np.linspace(0.05, 0.95, 19)  # levels of intervals for the calibration error
 _GOLDEN = (5**0.5 - 1) / 2  # its multiples fill the unit interval evenly
-_HALVINGS = 50  # of the range in which a quantile is
+_CLOSE, _MOST_STEPS = 1e-5, 60  # of standard deviations, and steps, to find a quantile
 
 
 class Score(NamedTuple):
@@ -395,22 +395,40 @@ class Numbers:
         return Interval(middle, sd, *found)
 
     def _quantile(self, outputs: Array, weights: Array, mean: Array, sd: Array, p: float) -> Array:
-        """Return a quantile of the mixture by bisection  (row, target); by Cantelli's inequality no
-        law has it further from its mean. Of counts it is the lowest with at least this share."""
-        of_counts = self.law.support == "counts"
+        """Return a quantile of the mixture  (row, target); of counts the lowest with at least this
+        share.
+
+        It is between bounds by Cantelli's inequality, which are drawn together by steps of Newton,
+        and halved where these lead out of them or where there is no density.
+        """
+        of_counts, is_real = self.law.support == "counts", self.law.support == "real"
         low, high = mean - sd * ((1 - p) / p) ** 0.5, mean + sd * (p / (1 - p)) ** 0.5
-        if self.law.support != "real":
-            low, high = jnp.maximum(low, 0.0) - of_counts, jnp.maximum(high, 0.0) + of_counts
+        if not is_real:
+            low, high = jnp.maximum(low, 0.0) - of_counts, jnp.maximum(high, 0.0)
+        if of_counts:
+            low, high = jnp.floor(low), jnp.ceil(high)
 
-        def halve(_: Any, ends: tuple[Array, Array]) -> tuple[Array, Array]:
-            low, high = ends
+        def is_apart(state: Any) -> Array:
+            count, low, high, at, before = state
+            far = high - low > 1.5 if of_counts else jnp.abs(at - before) > _CLOSE * sd
+            return (count < _MOST_STEPS) & jnp.any(far)
+
+        def closer(state: Any) -> Any:
+            count, low, high, at, _ = state
+            excess = jnp.tensordot(weights, self._cdf(outputs, at), 1) - p
+            low, high = jnp.where(excess < 0, at, low), jnp.where(excess < 0, high, at)
             middle = (low + high) / 2
-            at = jnp.floor(middle) if of_counts else middle
-            is_below = jnp.tensordot(weights, self._cdf(outputs, at), 1) < p
-            return jnp.where(is_below, middle, low), jnp.where(is_below, high, middle)
+            if of_counts:
+                return count + 1, low, high, jnp.floor(middle), at
+            density = jnp.tensordot(weights, jnp.exp(self.log_density(outputs, at)), 1)
+            newton = at - excess / density
+            is_good = (newton > low) & (newton < high)
+            return count + 1, low, high, jnp.where(is_good, newton, middle), at
 
-        _, found = jax.lax.fori_loop(0, _HALVINGS, halve, (low, high))
-        return jnp.floor(found) if of_counts else found
+        first = jnp.floor((low + high) / 2) if of_counts else mean
+        state = (0, low, high, first, jnp.full_like(first, jnp.inf))
+        _, low, high, at, _ = jax.lax.while_loop(is_apart, closer, state)
+        return high if of_counts else at
 
     def check_interval(self) -> None:
         if self.law.cdf is None or self.law.sd is None:

@@ -31,7 +31,8 @@ _PICTURES = {  # their sections, and what there is to see
     ),
     "predictions": (
         "Predictions of the average",
-        "How far the probabilities of the average are right, and how often each occurs.",
+        "How far the probabilities of the average are right, how often each occurs, and how sure "
+        "the average is.",
     ),
 }
 
@@ -270,13 +271,16 @@ def average_so_far(
 
 
 def _plot_predictions(trained: Trained, likelihood: Outcomes, narrow: bool) -> "Figure":
-    """Plot how far the probabilities of the average are right, and how often each occurs."""
-    figure, right, often = figure_style.panels(2, narrow)
+    """Plot how far the probabilities of the average are right, how often each occurs, and how sure
+    it is."""
+    figure, right, often, sure = figure_style.panels(3, narrow)
     right.plot([0, 1], [0, 1], **figure_style.DASHED, label="calibrated")
     if isinstance(likelihood, Classes):
         _plot_reliability(trained, right, often)
+        _plot_entropies(trained, sure)
     else:
         _plot_coverage(trained, right, often)
+        _plot_deviations(trained, sure)
     for axes in (right, often):
         axes.set_xlim(0, 1)
     often.margins(y=0.12)  # for the numbers on the bars
@@ -286,7 +290,8 @@ def _plot_predictions(trained: Trained, likelihood: Outcomes, narrow: bool) -> "
 
 def _plot_reliability(trained: Trained, right: "Axes", often: "Axes") -> None:
     """Plot accuracies by confidence, with 95 % intervals, and how many images have each."""
-    bins = predict.reliability(trained.log_probabilities(), trained.labels)
+    log_probs, weights = trained.log_probabilities(), trained.row_weights
+    bins = predict.reliability(log_probs, trained.labels, weights=weights)
     width, filled, blue = float(np.diff(bins.edges)[0]), bins.count > 0, figure_style.CHAINS[0]
     accuracy = bins.accuracy[filled]
     error = np.abs(predict.accuracy_interval(bins)[filled].T - accuracy)
@@ -297,8 +302,9 @@ def _plot_reliability(trained: Trained, right: "Axes", often: "Axes") -> None:
     title = f"Reliability: calibration error {bins.error:.3f}"
     figure_style.label(right, "confidence", "accuracy", title)
     bars = often.bar(bins.middle, bins.count, width, color=blue, alpha=0.6)
-    often.bar_label(bars, [f"{count:,}" if count else "" for count in bins.count], fontsize=8)
-    figure_style.label(often, "confidence", "images", "How many images")
+    often.bar_label(bars, [f"{count:,.0f}" if count else "" for count in bins.count], fontsize=8)
+    what = "labels" if trained.labels.ndim > 1 else "images"
+    figure_style.label(often, "confidence", what, f"How many {what}")
 
 
 def _plot_coverage(trained: Trained, right: "Axes", often: "Axes") -> None:
@@ -309,6 +315,8 @@ def _plot_coverage(trained: Trained, right: "Axes", often: "Axes") -> None:
     blue = figure_style.CHAINS[0]
     right.fill_between(levels, *interval.T, color=blue, alpha=0.2, label="95 % interval")
     right.plot(levels, inside, color=blue, label="coverage")
+    if not np.isfinite(below).all():  # the likelihood has no cdf
+        levels, inside, interval, counts = levels[:0], inside[:0], interval[:0], counts * 0
     title = f"Coverage: calibration error {trained.metrics().calibration_error:.3f}"
     figure_style.label(right, "level of the central interval", "targets in it", title)
     bars = often.bar(np.arange(0.05, 1, 0.1), counts, 0.1, color=blue, alpha=0.6)
@@ -316,6 +324,30 @@ def _plot_coverage(trained: Trained, right: "Axes", often: "Axes") -> None:
     figure_style.label(
         often, "predicted probability below the target", "targets", "How many targets"
     )
+
+
+def _plot_entropies(trained: Trained, sure: "Axes") -> None:
+    """Plot how many images have each entropy, of those that are classified right and wrong; of
+    several labels, all are right or one is wrong."""
+    log_probs = trained.log_probabilities()
+    entropies, matches = predict.entropy(log_probs), log_probs.argmax(axis=-1) == trained.labels
+    is_right = matches.reshape(len(matches), -1).all(axis=1)
+    parts = [entropies[is_right], entropies[~is_right]]
+    colours = [figure_style.CHAINS[0], figure_style.ACCENT]
+    sure.hist(parts, 20, stacked=True, color=colours, alpha=0.6, label=["right", "wrong"])
+    figure_style.label(sure, "entropy, nats", "images", "How sure the average is")
+    sure.set_ylim(top=1.3 * sure.get_ylim()[1])  # for the legend
+    figure_style.legend(sure, loc="upper left")
+
+
+def _plot_deviations(trained: Trained, sure: "Axes") -> None:
+    """Plot how many targets have each predicted standard deviation, for each target."""
+    sd = np.asarray(trained.predictions().sd).reshape(len(trained.labels), -1)
+    sd = sd[np.isfinite(sd).all(axis=1)]
+    names = [f"target {number}" for number in range(sd.shape[1])]
+    sure.hist(sd, 20, stacked=True, alpha=0.6, label=names if len(names) > 1 else None)
+    title = "How sure the average is"
+    figure_style.label(sure, "predicted standard deviation", "targets", title)
 
 
 def sections_of(trained: Trained) -> list[Section]:

@@ -37,7 +37,7 @@ def test_sections(trained):
 def test_reliability_has_counts_and_intervals(trained):
     bins = predict.reliability(trained.log_probabilities(), trained.labels)
     filled = bins.count > 0
-    right, often = plot_training(trained)["predictions"].axes
+    right, often, _ = plot_training(trained)["predictions"].axes
     assert_allclose([bar.get_height() for bar in right.patches], bins.accuracy[filled])
     ends = np.array([segment[:, 1] for segment in right.collections[0].get_segments()])
     assert_allclose(ends, predict.accuracy_interval(bins)[filled], atol=1e-6)
