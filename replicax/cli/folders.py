@@ -77,9 +77,9 @@ def read_named(
     runs: tuple[str, ...] = ("model", "data", "likelihood"),
     likelihood: str | None = None,
 ) -> NamedProblem:
-    """Return network, data and likelihood of a run folder, with those that are named again; code that only the
-    folder names must be known, if this command `runs` it. If the folder names none, raise an error
-    that says what to do `instead`."""
+    """Return network, data and likelihood of a run folder, with those that are named again; code
+    that only the folder names must be known, if this command `runs` it. If the folder names none,
+    raise an error that says what to do `instead`."""
     named = NamedProblem.from_note(read_metadata(run_dir).note)
     if named is None:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Weights of rows and classes, one logit, several labels, classes in an order, counts, intervals and
+"""Weights of rows and classes, one logit, several labels, classes in an order, counts, intervals,
 likelihoods of the user's own: each against another way to say the same, or against scipy."""
 
 from typing import Any

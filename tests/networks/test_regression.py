@@ -252,6 +252,10 @@ def test_a_training_with_learned_noise(tmp_path: Path) -> None:
     run = train(problem, network.init, **OPTIONS, run_dir=folder)
     metrics = run.metrics()
     assert metrics.rmse < 0.6 * TEST[1].std(), "it has learnt something"
+    assert_allclose(run.metrics(data=TEST), metrics, rtol=1e-4, atol=1e-6)
+    for wrong, said in ((TEST[0], "give a pair"), ((TEST[0], TEST[1][1:]), "equally many rows")):
+        with pytest.raises(ValueError, match=said):
+            run.metrics(data=wrong)
     noise = np.exp(run.networks.params["log_noise"]) * DATA[1].std()
     assert np.all((noise > 0.5 * NOISE) & (noise < 4 * NOISE)) and noise.shape == (4, 1)
     predicted = run.predict(TEST[0])
