@@ -68,8 +68,8 @@ class Tabular(NamedTuple):
     """Inputs with their class numbers or real-valued targets, and perhaps weights of the rows."""
 
     name: str
-    train: tuple[np.ndarray, ...]  # inputs, outcomes, and weights if there are some
-    test: tuple[np.ndarray, ...] | None
+    train: tuple[Any, ...]  # inputs, outcomes, and weights if there are some
+    test: tuple[Any, ...] | None
     has_classes: bool  # whether outcomes are labels, and not targets
 
     @property
@@ -100,16 +100,15 @@ class Tabular(NamedTuple):
                 f"{self.name} has images and no test: add test_inputs and test_labels, or hold out "
                 "some with --validation N."
             )
-        if len(self.train) > 2:
+        (images, labels, *weights), tested = self.train, (self.test[0], self.test[1])
+        if weights:
             raise ValueError(
                 f"{self.name} has images of bytes and weights: give the images as floating-point "
                 "numbers, or in Python sample_weight=... of rx.classification."
             )
-        shades = self.train[0].reshape(-1, self.train[0].shape[-1]) / 255
+        shades = images.reshape(-1, images.shape[-1]) / 255
         moments = tuple(shades.mean(axis=0).tolist()), tuple(shades.std(axis=0).tolist())
-        return Dataset(
-            self.name, *self.train[:2], *self.test[:2], self.num_outcomes, *moments
-        ).check()
+        return Dataset(self.name, images, labels, *tested, self.num_outcomes, *moments).check()
 
 
 def read_table(path: Path) -> Tabular:
