@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from replicax.api import sample as sample
     from replicax.networks import predict as predict
     from replicax.networks.classification import classification as classification
+    from replicax.networks.likelihoods import Likelihood as Likelihood
     from replicax.networks.regression import regression as regression
     from replicax.networks.task import Test as Test
     from replicax.networks.task import supervised as supervised
@@ -62,6 +63,7 @@ _NAMES = {
     "algorithm.target": "Target",
     "algorithm.tuning": "Gain",
     "api": "load resume sample",
+    "networks.likelihoods": "Likelihood",
     "networks.classification": "classification",
     "networks.regression": "regression",
     "networks.task": "Test supervised",

@@ -16,7 +16,10 @@ from replicax.run.methods import Method
 from replicax.run.options import Option, Session, options_of
 from replicax.user_code import TargetSpec
 
-NUMERIC = ("--learning-rate", "--temperature", "--temperatures", "--noise-std", "--noise")
+NUMERIC = (
+    *("--learning-rate", "--temperature", "--temperatures"),
+    *("--noise-std", "--noise", "--class-weight"),
+)
 DATA, METHOD, RUN, FOLDER = "Model and data", "Method", "Run", "Folder and devices"  # of the help
 _PANELS = {Method: METHOD, NamedProblem: DATA, TargetSpec: DATA, Session: FOLDER}  # others: RUN
 _GROUPS = ("Arguments", DATA, METHOD, RUN, FOLDER, "Options")
@@ -25,6 +28,9 @@ _AGAIN: Any = {"metavar": "FILE.PY:NAME", "show_default": "as before", "rich_hel
 _WHERE = "where the folder names code that is not known here."
 ModelAgain = Annotated[str | None, typer.Option("--model", help=f"The network, {_WHERE}", **_AGAIN)]
 DataAgain = Annotated[str | None, typer.Option("--data", help=f"The data, {_WHERE}", **_AGAIN)]
+LikelihoodAgain = Annotated[
+    str | None, typer.Option("--likelihood", help=f"The likelihood, {_WHERE}", **_AGAIN)
+]
 RunDir = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="A run folder.")]
 
 
@@ -193,7 +199,10 @@ def _kind_of(hint: Any) -> type:
 
 def _read(flag: Flag, value: Any) -> Any:
     if flag.text in NUMERIC:
-        words = flag.name == "noise"  # of which there may be one in place of numbers
+        words = flag.name in (
+            "noise",
+            "class_weight",
+        )  # of which there may be one in place of numbers
         return value if words and not _as_numbers(value) else read_numbers(flag.text, value)
     is_count = isinstance(value, str) and flag.name in ("checkpoint_every", "devices")
     return int(value) if is_count and value.isascii() and value.isdigit() else value

@@ -74,19 +74,20 @@ def read_named(
     model: str | None = None,
     data: str | None = None,
     instead: str = "continue it there with rx.resume(run_dir, problem)",
-    runs: tuple[str, ...] = ("model", "data"),
+    runs: tuple[str, ...] = ("model", "data", "likelihood"),
+    likelihood: str | None = None,
 ) -> NamedProblem:
-    """Return network and data of a run folder, with those that are named again; code that only the
-    folder names must be known, if this command `runs` it. If the folder names none, raise an error
-    that says what to do `instead`."""
+    """Return network, data and likelihood of a run folder, with those that are named again; code
+    that only the folder names must be known, if this command `runs` it. If the folder names none,
+    raise an error that says what to do `instead`."""
     named = NamedProblem.from_note(read_metadata(run_dir).note)
     if named is None:
         raise ValueError(
             f"The network of {run_dir} is unknown (was the run started in Python?); {instead}."
         )
-    given = {"model": model, "data": data}
+    given = {"model": model, "data": data, "likelihood": likelihood}
     again = {name: absolute(text) for name, text in given.items() if text is not None}
-    asked = [name for name in runs if name not in again]
+    asked = [name for name in runs if name not in again and getattr(named, name)]
     words = [f"--{name} {getattr(named, name)}" for name in asked if ":" in getattr(named, name)]
     confirm(
         run_dir,
@@ -103,7 +104,7 @@ def read_named(
 
 def remember(named: NamedProblem) -> None:
     """Record the code that the user starts a run of, so that its folder need not be confirmed."""
-    names = [name for name in (named.model, named.data) if ":" in name]
+    names = [x for x in (named.model, named.data, named.likelihood) if x and ":" in x]
     if names:
         user_code.remember(replace(named, download=False).to_note(), names, named.directory)
 

@@ -3,7 +3,7 @@
 import io
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import typer
 
@@ -19,14 +19,19 @@ if TYPE_CHECKING:
 def predict(
     run_dir: flags.RunDir,
     inputs: Annotated[
-        Path, typer.Argument(metavar="INPUTS", help="Images or rows: .npy, or .npz of one array.")
+        Path,
+        typer.Argument(
+            metavar="INPUTS",
+            help="Images or rows: .npy, or .npz of one array, or of inputs with labels or targets, "
+            "which score the predictions, and perhaps weights.",
+        ),
     ],
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
             help="Write probabilities (image, class) to a .npy file; for regression, mean and sd "
-            "to a .npz file.",
+            "(and with --interval low and high) to a .npz file.",
         ),
     ] = None,
     members: Annotated[
@@ -35,9 +40,20 @@ def predict(
             "--members", help="Write the predictions of every network (network, image, class)."
         ),
     ] = False,
+    interval: Annotated[
+        float | None,
+        typer.Option(metavar="LEVEL", help="For regression: the level of central intervals, 0.9."),
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Other inputs: how well the uncertainty tells them from INPUTS."
+        ),
+    ] = None,
     by: Annotated[str, typer.Option(help="Average probabilities, or logits.")] = "probabilities",
     model: flags.ModelAgain = None,
     data: flags.DataAgain = None,
+    likelihood: flags.LikelihoodAgain = None,
     as_json: flags.Json = False,
     **given: Any,
 ) -> None:
@@ -47,16 +63,22 @@ def predict(
     needed. Images are uint8, like those of the data set, or floats from 0 to 1 or from 0 to 255.
     Prints how often each class is the most probable one, and the mean uncertainty in nats: of the
     average (total), of the single networks (aleatoric), and of their disagreement (epistemic).
-    For regression these are standard deviations, as root mean squares.
+    For regression these are standard deviations, as root mean squares. With labels or targets, also
+    the scores of the average; with --against, the AUROC of the uncertainty as a detector of the
+    other inputs.
 
     \b
     Example
       replicax predict runs/deo-star-1 images.npy --out probs.npy
+      replicax predict runs/deep-ensemble-1 houses.npz --interval 0.9 --against other.npy --json
     """
     import replicax as rx
     from replicax.errors import choose
+    from replicax.networks.outcomes import Classes
+    from replicax.networks.predictor import as_inputs
+    from replicax.networks.report import told_apart
 
-    rows = _read(inputs)
+    rows, others = _read(inputs), None if against is None else _read(against)
     instead = "predict there with rx.load(folder, network).predict(inputs)"
     named = read_named(run_dir, "predict", model, data, instead, runs=("model",))
     with output.quietly(as_json):
@@ -66,57 +88,83 @@ def predict(
         if trained.predicts is not None:
             network = named.network_again(trained.predicts)
         else:  # a folder that does not store its predictor
-            named = read_named(run_dir, "predict", model, data, instead)
+            named = read_named(run_dir, "predict", model, data, instead, likelihood=likelihood)
             folder = absolute_folder(given["data_dir"]) or named.data_dir
             network, _ = replace(named, data_dir=folder).problem()
         trained = cast("Trained", rx.load(run_dir, network))
         law = trained.predictor.likelihood
         choose("--by", by, law.ways)
-        suffix = ".npy" if len(law.ways) > 1 else ".npz"
+        suffix = ".npy" if isinstance(law, Classes) else ".npz"
         if out is not None and out.suffix != suffix:
             raise ValueError(f"--out is {str(out)!r}; write the name of a {suffix} file.")
         if out is not None and out.exists() and out.samefile(inputs):
             raise ValueError(f"--out is {str(out)!r}, the file of the inputs: write another.")
-        numbers, predicted = _predict(trained, rows, members, by)
+        numbers, predicted = _predict(trained, rows, members, by, interval)
+        if others is not None:
+            inside, outside = (as_inputs(x.inputs, trained.predictor.like) for x in (rows, others))
+            numbers["against"] = {"file": str(against), **told_apart(trained, inside, outside)}
     if out is not None:
         _write(out, predicted)
     numbers["out"] = None if out is None else str(out)
     output.show(numbers, as_json, _render)
 
 
-def _predict(trained: "Trained", inputs: Any, members: bool, by: str) -> tuple[dict[str, Any], Any]:
+class _Rows(NamedTuple):
+    """What a file of inputs holds."""
+
+    inputs: Any
+    outcomes: Any = None  # labels or targets
+    weights: Any = None
+
+
+def _predict(
+    trained: "Trained", rows: _Rows, members: bool, by: str, interval: float | None
+) -> tuple[dict[str, Any], Any]:
     """Return a summary of the predictions, and the predictions."""
     import numpy as np
 
     import replicax as rx
+    from replicax.networks.outcomes import Classes
     from replicax.networks.predictor import as_inputs
 
-    weights = trained.networks.weight
-    each = trained.predict(as_inputs(inputs, trained.predictor.like), members=True)
+    law, weights = trained.predictor.likelihood, trained.networks.weight
+    inputs = as_inputs(rows.inputs, trained.predictor.like)
+    if interval is not None:
+        average = trained.predict(inputs, members=members, interval=interval)
+    each = trained.predict(inputs, members=True)
     parts = rx.predict.uncertainty(each, weights)
-    has_classes = len(trained.predictor.likelihood.ways) > 1
-    if has_classes:
+    numbers: dict[str, Any] = {"networks": len(weights), "by": by}
+    if isinstance(law, Classes):
         average = rx.predict.log_probabilities(rx.predict.average(each, weights), by)  # type: ignore
         average, each = np.exp(average), np.exp(each)
+        numbers |= {"images": len(average), **_counted(average)}
     else:
-        average = each._replace(mean=np.average(each.mean, 0, weights), sd=parts.total)
-    numbers: dict[str, Any] = {"networks": len(weights), "by": by}
-    if has_classes:
-        top = np.bincount(average.argmax(axis=1), minlength=average.shape[1])
-        numbers |= {
-            "images": len(each[0] if has_classes else each.mean[0]),
-            "classes": top.tolist(),
-        }
-        numbers["confidence"] = float(average.max(axis=1).mean())
-    else:
-        numbers["rows"] = len(each[0] if has_classes else each.mean[0])
+        if interval is None:
+            average = each._replace(mean=np.average(each.mean, 0, weights), sd=parts.total)
+        numbers["rows"] = len(each.mean[0])
         parts = parts._make(np.sqrt(np.mean(part**2)) for part in parts)
     numbers["uncertainty"] = {name: float(np.mean(x)) for name, x in parts._asdict().items()}
+    if rows.outcomes is not None:
+        known = (inputs, *(part for part in rows[1:] if part is not None))
+        numbers["scores"] = trained.metrics(by, data=known)._asdict()
     return numbers, each if members else average
 
 
-def _read(path: Path) -> Any:
-    """Return the array of a file."""
+def _counted(average: Any) -> dict[str, Any]:
+    """Return how many rows have each class as the most probable one, or each label; and the mean
+    probability of the former."""
+    import numpy as np
+
+    top = average.argmax(axis=-1)
+    if top.ndim == 2:
+        found = {"labels": top.sum(axis=0).tolist()}
+    else:
+        found = {"classes": np.bincount(top, minlength=average.shape[1]).tolist()}
+    return {**found, "confidence": float(average.max(axis=-1).mean())}
+
+
+def _read(path: Path) -> _Rows:
+    """Return the arrays of a file."""
     import zipfile
 
     import numpy as np
@@ -135,13 +183,18 @@ def _read(path: Path) -> Any:
     except (ValueError, EOFError):
         raise ValueError(f"{path} is not a .npy file of numbers; write one with np.save.") from None
     if not hasattr(content, "files"):
-        return content
-    if len(content.files) != 1:
+        return _Rows(content)
+    names = set(content.files)
+    if len(names) == 1:
+        return _Rows(content[content.files[0]])
+    outcomes = names & {"labels", "targets"}
+    if "inputs" not in names or len(outcomes) != 1 or names - {"inputs", "weights", *outcomes}:
         raise ValueError(
             f"{path} holds {len(content.files)} arrays ({', '.join(content.files)}); give a file "
-            "with the inputs alone."
+            "with the inputs alone, or with inputs, labels or targets, and perhaps weights."
         )
-    return content[content.files[0]]
+    weights = content["weights"] if "weights" in names else None
+    return _Rows(content["inputs"], content[outcomes.pop()], weights)
 
 
 def _write(path: Path, values: Any) -> None:
@@ -159,16 +212,23 @@ def _write(path: Path, values: Any) -> None:
 
 def _render(numbers: dict[str, Any]) -> str:
     parts = ", ".join(f"{name} {value:.4g}" for name, value in numbers["uncertainty"].items())
-    has_classes = "classes" in numbers
+    has_classes = "confidence" in numbers
     count = numbers["images"] if has_classes else numbers["rows"]
     lines = [f"{count} rows, {numbers['networks']} networks averaged by {numbers['by']}"]
     if has_classes:
-        most = sorted(enumerate(numbers["classes"]), key=lambda item: -item[1])[:10]
-        classes = ", ".join(f"{number} ({count})" for number, count in most if count)
-        lines.append(f"Most probable classes: {classes}")
+        kind, found = ("classes", "Most probable classes") if "classes" in numbers else (
+            "labels", "Rows with each label")  # fmt: skip
+        most = sorted(enumerate(numbers[kind]), key=lambda item: -item[1])[:10]
+        lines.append(f"{found}: {', '.join(f'{name} ({count})' for name, count in most if count)}")
         lines.append(f"Mean confidence {numbers['confidence']:.4f}; uncertainty in nats: {parts}")
     else:
         lines.append(f"Standard deviations, root mean square: {parts}")
+    if "scores" in numbers:
+        scores = ", ".join(f"{name} {value:.4g}" for name, value in numbers["scores"].items())
+        lines.append(f"Scores: {scores}")
+    if "against" in numbers:
+        words = "AUROC against {file}: {auroc:.4f} by the total, {auroc_epistemic:.4f} by the "
+        lines.append((words + "epistemic uncertainty").format(**numbers["against"]))
     if numbers["out"] is not None:
         lines.append(f"Predictions are in {numbers['out']}")
     return "\n".join(lines)

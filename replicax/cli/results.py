@@ -27,6 +27,7 @@ def summary(
     ] = None,
     model: flags.ModelAgain = None,
     data: flags.DataAgain = None,
+    likelihood: flags.LikelihoodAgain = None,
     as_json: Json = False,
     **given: Any,
 ) -> None:
@@ -51,7 +52,9 @@ def summary(
         numbers: dict[str, Any] = posterior.summary()
         if outside is not None:
             instead = "leave out --outside"
-            named = folders.read_named(run_dir, "summary", model, data, instead)
+            named = folders.read_named(
+                run_dir, "summary", model, data, instead, likelihood=likelihood
+            )
             numbers["outside"] = _evaluate_outside(named, posterior, outside, given["data_dir"])
     output.show_summary(numbers, as_json)
 

@@ -31,6 +31,7 @@ def resume(
     ] = None,
     model: flags.ModelAgain = None,
     data: flags.DataAgain = None,
+    likelihood: flags.LikelihoodAgain = None,
     force: Annotated[
         bool,
         typer.Option(
@@ -71,7 +72,8 @@ def resume(
     with output.quietly(as_json):
         if metadata.kind == "train":
             _refuse_target(run_dir, target)
-            known, more = folders.read_named(run_dir, "resume", model, data).problem()[0], {}
+            named = folders.read_named(run_dir, "resume", model, data, likelihood=likelihood)
+            known, more = named.problem()[0], {}
         else:
             names = flags.given(TargetSpec, given)
             known, more = _target_again(run_dir, metadata, target, names)

@@ -108,6 +108,7 @@ def _named(given: dict[str, Any]) -> NamedProblem:
         named,
         model=absolute(named.model),
         data=absolute(named.data),
+        likelihood=absolute(named.likelihood) if named.likelihood else None,
         data_dir=folders.absolute_folder(named.data_dir),
         directory=os.getcwd(),
     )

@@ -15,7 +15,8 @@ from replicax.errors import TooLarge, check_memory_for, suggest
 NUM_TEST = 500
 _WHITE = 16  # the digits are counts of inked pixels in blocks of 4 x 4
 _OUTCOMES = ("labels", "targets")
-_NAMES = ("inputs", *_OUTCOMES, "test_inputs", *(f"test_{name}" for name in _OUTCOMES))
+_PARTS = ("inputs", *_OUTCOMES, "weights")
+_NAMES = (*_PARTS, *(f"test_{name}" for name in _PARTS))
 
 
 def load_digits() -> Dataset:
@@ -64,11 +65,11 @@ def stratified(labels: np.ndarray, num_chosen: int, seed: int = 0) -> np.ndarray
 
 
 class Tabular(NamedTuple):
-    """Inputs with their class numbers or real-valued targets."""
+    """Inputs with their class numbers or real-valued targets, and perhaps weights of the rows."""
 
     name: str
-    train: tuple[np.ndarray, np.ndarray]  # inputs, outcomes
-    test: tuple[np.ndarray, np.ndarray] | None
+    train: tuple[Any, ...]  # inputs, outcomes, and weights if there are some
+    test: tuple[Any, ...] | None
     has_classes: bool  # whether outcomes are labels, and not targets
 
     @property
@@ -87,10 +88,9 @@ class Tabular(NamedTuple):
     def validation_split(self, num_rows: int, seed: int = 0) -> "Tabular":
         """Return the training rows only, with `num_rows` random ones as the test."""
         is_held_out = held_out(self.name, "rows", len(self.train[1]), num_rows, seed)
-        inputs, outcomes = self.train
         return self._replace(
-            train=(inputs[~is_held_out], outcomes[~is_held_out]),
-            test=(inputs[is_held_out], outcomes[is_held_out]),
+            train=tuple(part[~is_held_out] for part in self.train),
+            test=tuple(part[is_held_out] for part in self.train),
         )
 
     def dataset(self) -> Dataset:
@@ -100,9 +100,15 @@ class Tabular(NamedTuple):
                 f"{self.name} has images and no test: add test_inputs and test_labels, or hold out "
                 "some with --validation N."
             )
-        shades = self.train[0].reshape(-1, self.train[0].shape[-1]) / 255
+        (images, labels, *weights), tested = self.train, (self.test[0], self.test[1])
+        if weights:
+            raise ValueError(
+                f"{self.name} has images of bytes and weights: give the images as floating-point "
+                "numbers, or in Python sample_weight=... of rx.classification."
+            )
+        shades = images.reshape(-1, images.shape[-1]) / 255
         moments = tuple(shades.mean(axis=0).tolist()), tuple(shades.std(axis=0).tolist())
-        return Dataset(self.name, *self.train, *self.test, self.num_outcomes, *moments).check()
+        return Dataset(self.name, images, labels, *tested, self.num_outcomes, *moments).check()
 
 
 def read_table(path: Path) -> Tabular:
@@ -144,25 +150,29 @@ def as_table(name: str, arrays: Mapping[str, Any]) -> Tabular:
             f"{name} holds {', '.join(arrays) or 'nothing'}; it needs inputs, and either labels "
             "(whole numbers, of classes) or targets (real numbers)."
         )
-    train = _pair(name, "inputs", kinds[0], arrays)
+    train = _rows(name, "", kinds[0], arrays)
     if kinds[0] == "labels" and train[1].dtype.kind in "iu":
         count_classes(f"{name}: labels", train[1])
-    is_tested = any(f"test_{part}" in arrays for part in ("inputs", *_OUTCOMES))
-    test = _pair(name, "test_inputs", f"test_{kinds[0]}", arrays) if is_tested else None
+    is_tested = any(f"test_{part}" in arrays for part in _PARTS)
+    test = _rows(name, "test_", kinds[0], arrays) if is_tested else None
     return Tabular(name, train, test, has_classes=kinds[0] == "labels")
 
 
-def _pair(name: str, first: str, second: str, arrays: Mapping[str, Any]) -> Any:
-    """Return inputs and outcomes; raise unless both are there and have equally many rows."""
+def _rows(name: str, prefix: str, outcomes: str, arrays: Mapping[str, Any]) -> Any:
+    """Return inputs, outcomes and weights, if there are some; raise unless the first two are there
+    and all have equally many rows."""
+    first, second, third = (prefix + part for part in ("inputs", outcomes, "weights"))
+    weights = [np.asarray(arrays[third])] if third in arrays else []
     for part in (first, second):
         if part not in arrays:
             raise ValueError(f"{name} has no {part}: it holds {', '.join(arrays)}.")
     pair = np.asarray(arrays[first]), np.asarray(arrays[second])
-    shapes = [part.shape[:1] for part in pair]
-    if shapes[0] != shapes[1] or shapes[0] in ((), (0,)):
+    shapes = [part.shape[:1] for part in (*pair, *weights)]
+    if len(set(shapes)) > 1 or shapes[0] in ((), (0,)):
         raise ValueError(
-            f"{name}: {first} is {describe(pair[0])} and {second} {describe(pair[1])}; give "
-            "equally many rows of both, and at least one."
+            f"{name}: {first} is {describe(pair[0])} and {second} {describe(pair[1])}"
+            f"{''.join(f', {third} {describe(some)}' for some in weights)}; give "
+            "equally many rows of all, and at least one."
         )
     is_whole = pair[1].dtype.kind in "iu" or (
         pair[1].dtype.kind == "f" and np.array_equal(pair[1], np.round(pair[1]))
@@ -174,4 +184,4 @@ def _pair(name: str, first: str, second: str, arrays: Mapping[str, Any]) -> Any:
             f"{name}: {second} go from {pair[1].min()} to {pair[1].max()}; number the classes from "
             "0 on, and leave out rows without a label."
         )
-    return pair
+    return *pair, *weights

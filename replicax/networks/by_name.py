@@ -91,8 +91,15 @@ class NamedProblem:
     )
     likelihood: str | None = option(
         None,
-        "Likelihood of regression targets: gaussian or student.",
-        show_default="gaussian",
+        "Likelihood of targets: gaussian, student, poisson, or FILE.PY:NAME; of labels: "
+        "categorical, ordinal or multilabel.",
+        show_default="gaussian; categorical",
+    )
+    class_weight: Any = option(
+        None,
+        "Weights of classes: balanced, or a number for each class.",
+        metavar="W",
+        show_default="equal",
     )
 
     def to_note(self) -> dict[str, Any]:
@@ -111,12 +118,13 @@ class NamedProblem:
         values: dict[str, Any] = {name: x for name, x in stored.items() if name in known}
         for name, value in values.items():
             usual = known[name] if name not in ("model", "data", "data_dir", "likelihood") else ""
-            if value is not None and name != "noise" and not isinstance(value, type(usual)):
+            if name in ("noise", "class_weight"):
+                parts = value if isinstance(value, list) else [value]
+                is_good = all(isinstance(part, str | int | float | None) for part in parts)
+            else:
+                is_good = value is None or isinstance(value, type(usual))
+            if not is_good:
                 return None
-        noise = values.get("noise")
-        parts = noise if isinstance(noise, list) else [noise]
-        if not all(isinstance(part, str | int | float | None) for part in parts):
-            return None
         # What was downloaded for the run is there; a folder must not write elsewhere.
         values["download"] = False
         return cls(**values)
@@ -128,22 +136,39 @@ class NamedProblem:
 
         dataset = self.dataset()
         network = self.network(dataset)
-        options = {"batch_size": self.batch_size, "weight_decay": self.weight_decay}
-        choices = {"noise": self.noise, "likelihood": self.likelihood}
-        choices = {name: value for name, value in choices.items() if value is not None}
-        if choices and not (_is_table(dataset) and not dataset.has_classes):
-            (name, value), *_ = choices.items()
+        options: dict[str, Any] = {"batch_size": self.batch_size, "weight_decay": self.weight_decay}
+        has_classes = not _is_table(dataset) or dataset.has_classes
+        other, has = ("noise", "labels") if has_classes else ("class_weight", "targets")
+        if getattr(self, other) is not None:
             raise ValueError(
-                f"{name} is {show(value)}, and {dataset.name} has labels: leave it out."
+                f"{other} is {show(getattr(self, other))}, and {dataset.name} has {has}: leave it "
+                "out."
             )
+        choices = {name: getattr(self, name) for name in ("noise", "class_weight")}
+        choices["likelihood"] = self.law(has_classes)
+        options |= {name: value for name, value in choices.items() if value is not None}
         if not _is_table(dataset):
             problem = classification(network, dataset, augment=self.augment, **options)
-        elif dataset.has_classes:
+        elif has_classes:
             problem = classification(network, dataset.train, test=dataset.test,
                                      num_classes=dataset.num_outcomes, **options)  # fmt: skip
         else:
-            problem = regression(network, dataset.train, test=dataset.test, **choices, **options)
+            problem = regression(network, dataset.train, test=dataset.test, **options)
         return problem, network.init
+
+    def law(self, has_classes: bool) -> Any:
+        """Return the likelihood: a name, one of the user's own, or None where none was named."""
+        from replicax.networks.likelihoods import KNOWN, Likelihood
+        from replicax.networks.outcomes import KINDS
+
+        if self.likelihood is None:
+            return None
+        if ":" not in self.likelihood or has_classes:
+            return choose("--likelihood", self.likelihood, KINDS if has_classes else tuple(KNOWN))
+        law = user_code.find_object(self.likelihood, self.directory)
+        if not isinstance(law, Likelihood):
+            raise ValueError(f"{self.likelihood} is {show(law)}; it must be an rx.Likelihood.")
+        return law
 
     def dataset(self) -> Any:
         """Return the data: an `rx.data.Dataset`, or a `Tabular` of arrays."""
@@ -178,8 +203,12 @@ class NamedProblem:
         if not _is_table(dataset):
             shape = dataset.train_images.shape[1:]
             return self._network(Sizes(shape, dataset.num_classes), dataset)
-        per_target = 2 if self.noise == "network" and not dataset.has_classes else 1
-        sizes = Sizes(dataset.train[0].shape[1:], per_target * dataset.num_outcomes)
+        count = dataset.num_outcomes
+        if not dataset.has_classes and self.noise == "network":
+            count *= 2
+        if dataset.has_classes and self.likelihood == "ordinal":
+            count = 1
+        sizes = Sizes(dataset.train[0].shape[1:], count)
         return self._network(sizes, sizes)
 
     def network_again(self, predicts: "Predicts") -> Any:

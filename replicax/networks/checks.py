@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from replicax.networks.likelihoods import Categorical
+from replicax.networks.outcomes import Classes, from_json
 from replicax.networks.task import Supervised
 from replicax.run.carry import Carry
 from replicax.run.initial import have_one_start
@@ -106,12 +106,11 @@ def _last_scores(trained: "Trained") -> tuple[str, np.ndarray, float]:
     """Return the name of a score, its last values by rung, and its value by chance (0: unknown)."""
     law = trained.likelihood
     if law is None:
-        predicts = trained.predicts
-        classes = None if predicts is None else predicts.likelihood.get("num_classes")
-        values, guess = trained._final("energy")[0] / trained.energy_scale, np.log(classes or 1)
-        name = "a loss"
-    elif isinstance(law, Categorical):
-        name, values, guess = "an NLL", _last_test(trained, "nll"), np.log(law.num_classes or 1)
+        predicts = None if trained.predicts is None else from_json(trained.predicts.likelihood)
+        guess = predicts.chance if isinstance(predicts, Classes) else 0.0
+        name, values = "a loss", trained._final("energy")[0] / trained.energy_scale
+    elif isinstance(law, Classes):
+        name, values, guess = "an NLL", _last_test(trained, "nll"), law.chance
     else:
         spread = np.std(trained.labels, axis=0)
         name, values = "an RMSE", _last_test(trained, "rmse")

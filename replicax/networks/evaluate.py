@@ -10,7 +10,7 @@ so far, not on the length or the interruptions of a run.
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from jax import Array
 
 from replicax.algorithm.spread import share_rows
 from replicax.errors import show
-from replicax.networks.likelihoods import Likelihood
+from replicax.networks.outcomes import Outcomes
 from replicax.networks.predict import Average
 from replicax.networks.task import Supervised, Tested
 from replicax.run import devices, trees
@@ -120,7 +120,7 @@ def build_average(
         networks = thinning.rows(number, epoch, weight[rungs], rungs, take)
         return averages._replace(sampled=sampled, count=averages.count + 1), row, networks
 
-    final = lambda averages: {**final_values(averages), "labels": test.targets}  # noqa: E731
+    final = lambda averages: {**final_values(averages), **test.known}  # noqa: E731
     running = lambda averages: averages.sampled  # noqa: E731
     averages = Averages(test.empty(), jnp.array(0, jnp.int32))
     return Evaluation(averages, evaluate, final, running)
@@ -190,18 +190,20 @@ class CompiledTest:
     def __init__(self, test: Tested) -> None:
         self._test, self._likelihood = test, test.likelihood
         self._outputs = build_outputs(test)
-        self._score = jax.jit(functools.partial(_score_all, test.likelihood, test.targets))
-        self.targets = np.asarray(test.targets)
+        score = functools.partial(_score_all, test.likelihood, test.targets, test.weights)
+        self._score = jax.jit(score)
+        weights = {} if test.weights is None else {"row_weights": np.asarray(test.weights)}
+        self.known = {"labels": np.asarray(test.targets), **weights}
 
     def empty(self) -> Any:
         return self._likelihood.empty(self._test.targets)
 
-    def add(self, sums: Any, points: Any) -> Any:
+    def add(self, sums: Any, points: Any, weights: Any = None) -> Any:
         """Return the sums with further networks added; `points` are (params, model_state) by
         network."""
         outputs = self._outputs(points, self._test.inputs)
-        ones = jnp.ones(len(outputs))
-        added: Any = self._likelihood.average(outputs, self._test.targets, ones)
+        weights = jnp.ones(len(outputs)) if weights is None else jnp.asarray(weights)
+        added: Any = self._likelihood.average(outputs, self._test.targets, weights)
         return self._likelihood.merge(sums, added)
 
     def score(
@@ -222,7 +224,7 @@ class Count(NamedTuple):
 class NoTest:
     """No test: networks are only counted."""
 
-    targets = np.zeros(0)
+    known: ClassVar = {"labels": np.zeros(0)}
 
     def empty(self) -> Count:
         return Count(jnp.zeros(()))
@@ -265,8 +267,9 @@ def build_outputs(test: Tested) -> Callable[[Any, Any], Array]:
 
 
 def _score_all(
-    likelihood: Likelihood,
+    likelihood: Outcomes,
     targets: Array,
+    rows: Array | None,
     sampled: Any,
     outputs: Array,
     replica_at: Array,
@@ -281,10 +284,10 @@ def _score_all(
     weighed = jnp.where(has_weight, outputs, 1.0)  # 0 times NaN is NaN
     added: Any = likelihood.average(weighed, targets, weight)
     sampled = likelihood.merge(sampled, added)
-    row = jax.vmap(lambda one: likelihood.score(one, targets))(outputs)
+    row = jax.vmap(lambda one: likelihood.score(one, targets, rows))(outputs)
     row["weight"] = sampled.weight
     for by in likelihood.ways:
-        scores = likelihood.score_average(sampled, targets, by)
+        scores = likelihood.score_average(sampled, targets, by, rows)
         # An average of nothing has no class that is the most probable.
         known = {name: jnp.where(sampled.weight > 0, x, jnp.nan) for name, x in scores.items()}
         row |= {f"average_{name}_{by}": value for name, value in known.items()}

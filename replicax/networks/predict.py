@@ -69,7 +69,7 @@ class Average(NamedTuple):
 def average(logits: Any, weights: Any = None) -> Average:
     """Return the average of logits (network, image, class) with weights (network,)."""
     logits = _as_logits(logits)
-    if logits.ndim != 3 or not logits.size:
+    if not (logits.ndim == 3 or _is_of_labels(logits, 4)) or not logits.size:
         raise ValueError(
             f"The logits have shape {logits.shape}; rx.predict.average takes (network, image, "
             "class). For a single network use jax.nn.log_softmax(logits)."
@@ -82,7 +82,8 @@ def average(logits: Any, weights: Any = None) -> Average:
         )
     if is_concrete(weights) and not bool(jnp.all((weights >= 0) & (weights < jnp.inf))):
         raise ValueError("Some weights are negative or not finite: give weights of 0 or more.")
-    empty = Average.empty(*logits.shape[1:])
+    zeros = jnp.zeros(logits.shape[1:])
+    empty = Average(zeros, zeros, jnp.zeros(()))
     return jax.lax.scan(lambda total, one: (add(total, *one), None), empty, (logits, weights))[0]
 
 
@@ -135,7 +136,8 @@ def log_probabilities(
             "The average has no weight: add at least one network of weight above 0 with "
             "rx.predict.add first."
         )
-    weight = average.weight[..., None, None]
+    lead, axes = average.weight.shape, average.logits.ndim
+    weight = average.weight.reshape(*lead, *[1] * (axes - len(lead)))
     if by == "logits":
         return jax.nn.log_softmax(average.logits / weight, axis=-1)
     probabilities = average.probabilities / weight
@@ -145,7 +147,7 @@ def log_probabilities(
 class Metrics(NamedTuple):
     """Metrics of log-probabilities."""
 
-    nll: float  # mean over images, nats
+    nll: float  # mean over images, nats; of several labels, their sum
     nll_sum: float
     accuracy: float
     brier: float
@@ -153,44 +155,61 @@ class Metrics(NamedTuple):
     entropy: float  # mean over images, nats
 
 
-def evaluate(log_probs: Any, labels: Any) -> Metrics:
-    """Return all metrics of log-probabilities (image, class) and labels (image,)."""
+def evaluate(log_probs: Any, labels: Any, weights: Any = None) -> Metrics:
+    """Return all metrics of log-probabilities (image, class) and labels (image,).
+
+    Of several labels for each image, which are 0 or 1, they are (image, label, 2) and
+    (image, label). Images may have weights (image,).
+    """
     log_probs, labels = check(log_probs, labels)
     return Metrics(
-        nll=nll(log_probs, labels),
-        nll_sum=nll(log_probs, labels, reduce="sum"),
-        accuracy=accuracy(log_probs, labels),
-        brier=brier(log_probs, labels),
-        calibration_error=calibration_error(log_probs, labels),
-        entropy=float(entropy(log_probs).mean()),
+        nll=nll(log_probs, labels, weights=weights),
+        nll_sum=nll(log_probs, labels, reduce="sum", weights=weights),
+        accuracy=accuracy(log_probs, labels, weights),
+        brier=brier(log_probs, labels, weights),
+        calibration_error=calibration_error(log_probs, labels, weights=weights),
+        entropy=float(mean_over_rows(entropy(log_probs), weights)),
     )
 
 
-def nll(log_probs: Any, labels: Any, reduce: Literal["mean", "sum"] = "mean") -> float:
+def nll(
+    log_probs: Any, labels: Any, reduce: Literal["mean", "sum"] = "mean", weights: Any = None
+) -> float:
     """Return the negative log-likelihood of the labels, in nats: mean or sum over images."""
     choose("reduce", reduce, ("mean", "sum"))
     log_probs, labels = check(log_probs, labels)
-    losses = -log_probs[np.arange(len(labels)), labels]
-    return float(losses.mean() if reduce == "mean" else losses.sum())
+    losses = -np.take_along_axis(log_probs, labels[..., None], axis=-1)
+    losses = losses.reshape(len(labels), -1).sum(axis=1)
+    mean = float(mean_over_rows(losses, weights))
+    return mean if reduce == "mean" else len(losses) * mean
 
 
-def accuracy(log_probs: Any, labels: Any) -> float:
-    """Return the fraction of images whose most probable class (the first of ties) is right."""
+def accuracy(log_probs: Any, labels: Any, weights: Any = None) -> float:
+    """Return the fraction of images whose most probable class (the first of ties) is right; of
+    several labels, the fraction of labels."""
     log_probs, labels = check(log_probs, labels)
-    return float(np.mean(log_probs.argmax(axis=-1) == labels))
+    return float(mean_over_rows(log_probs.argmax(axis=-1) == labels, weights))
 
 
-def brier(log_probs: Any, labels: Any) -> float:
+def brier(log_probs: Any, labels: Any, weights: Any = None) -> float:
     """Return the mean over images of sum_c (p_c - [c is the label])^2, from 0 (perfect) to 2."""
     log_probs, labels = check(log_probs, labels)
-    error = np.exp(log_probs)
-    error[np.arange(len(labels)), labels] -= 1
-    return float(np.mean(np.sum(error**2, axis=-1)))
+    error = np.exp(log_probs) - (labels[..., None] == np.arange(log_probs.shape[-1]))
+    return float(mean_over_rows(np.sum(error**2, axis=-1), weights))
 
 
-def calibration_error(log_probs: Any, labels: Any, num_bins: int = 15) -> float:
+def mean_over_rows(values: Any, weights: Any = None) -> Any:
+    """Return the mean of values (row, ...), with weights (row,) of the rows if they are given."""
+    if weights is None:
+        return values.mean()
+    return (weights * values.reshape(len(values), -1).mean(axis=1)).sum() / weights.sum()
+
+
+def calibration_error(
+    log_probs: Any, labels: Any, num_bins: int = 15, weights: Any = None
+) -> float:
     """Return the expected calibration error, sum_b count_b / count |accuracy_b - confidence_b|."""
-    return reliability(log_probs, labels, num_bins).error
+    return reliability(log_probs, labels, num_bins, weights).error
 
 
 class Reliability(NamedTuple):
@@ -199,7 +218,7 @@ class Reliability(NamedTuple):
     edges: np.ndarray  # (bin + 1,)
     confidence: np.ndarray  # (bin,) mean probability of the top class
     accuracy: np.ndarray  # (bin,)
-    count: np.ndarray  # (bin,) images
+    count: np.ndarray  # (bin,) images, or their weights
 
     @property
     def middle(self) -> np.ndarray:
@@ -213,20 +232,26 @@ class Reliability(NamedTuple):
         return float(np.nansum(self.count * gap) / self.count.sum())
 
 
-def reliability(log_probs: Any, labels: Any, num_bins: int = 15) -> Reliability:
+def reliability(
+    log_probs: Any, labels: Any, num_bins: int = 15, weights: Any = None
+) -> Reliability:
     """Bin images by the probability of their top class, in equal bins (edge_b, edge_b+1]."""
     at_least("num_bins", num_bins, 1)
     log_probs, labels = check(log_probs, labels)
     edges = np.linspace(0, 1, num_bins + 1)
+    if weights is not None:
+        weights = np.repeat(weights, labels.size // len(labels))
+    log_probs, labels = log_probs.reshape(-1, log_probs.shape[-1]), labels.ravel()
     top = log_probs.argmax(axis=-1)
-    confidence = np.exp(log_probs[np.arange(len(top)), top])
+    confidence, right = np.exp(log_probs[np.arange(len(top)), top]), top == labels
     # Inner edges only: a confidence rounded above 1 belongs to the last bin.
     bins = np.digitize(confidence, edges[1:-1], right=True)
-    count = np.bincount(bins, minlength=num_bins)
+    each = 1 if weights is None else weights
+    count = np.bincount(bins, weights, num_bins)
     with np.errstate(invalid="ignore"):
-        mean_confidence = np.bincount(bins, confidence, num_bins) / count
+        mean_confidence = np.bincount(bins, each * confidence, num_bins) / count
         return Reliability(
-            edges, mean_confidence, np.bincount(bins, top == labels, num_bins) / count, count
+            edges, mean_confidence, np.bincount(bins, each * right, num_bins) / count, count
         )
 
 
@@ -273,15 +298,18 @@ def uncertainty(member_log_probs: Any, weights: Any = None) -> Uncertainty:
     if is_of_numbers(member_log_probs):
         return _of_numbers(member_log_probs, weights)
     members, weights = _check_members(member_log_probs, weights)
-    total = entropy(logsumexp(members, axis=0, b=weights[:, None, None]))
-    aleatoric = np.tensordot(weights, entr(np.exp(members)).sum(axis=-1), 1)
+    each = weights.reshape(-1, *[1] * (members.ndim - 1))
+    total = entropy(logsumexp(members, axis=0, b=each))
+    aleatoric = np.tensordot(weights, np.stack([entropy(one) for one in members]), 1)
     # Rounding may leave a mutual information, which is never negative, slightly below 0.
     return Uncertainty(total, aleatoric, np.maximum(total - aleatoric, 0.0))
 
 
 def entropy(log_probs: Any) -> np.ndarray:
-    """Return the predictive entropy -sum_c p_c log p_c in nats  (image,)."""
-    return entr(np.exp(check_log_probs(log_probs))).sum(axis=-1)
+    """Return the predictive entropy -sum_c p_c log p_c in nats  (image,); of several labels for
+    each image, the sum of theirs."""
+    log_probs = check_log_probs(log_probs)
+    return entr(np.exp(log_probs)).reshape(len(log_probs), -1).sum(axis=1)
 
 
 def agreement(log_probs: Any, other_log_probs: Any) -> float:
@@ -321,7 +349,7 @@ def is_of_numbers(predicted: Any) -> bool:
 
 
 def _of_numbers(members: Any, weights: Any) -> Uncertainty:
-    mean, sd = (np.asarray(part, float) for part in members)
+    mean, sd = (np.asarray(part, float) for part in (members.mean, members.sd))
     if mean.ndim < 2:
         raise ValueError(
             f"The means have shape {mean.shape}; give those of every network, (network, row), as "
@@ -335,8 +363,14 @@ def _of_numbers(members: Any, weights: Any) -> Uncertainty:
 
 def check(log_probs: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
     log_probs, labels = check_log_probs(log_probs), np.asarray(labels)
-    num_images, num_classes = log_probs.shape
-    if labels.shape != (num_images,):
+    *shape, num_classes = log_probs.shape
+    if log_probs.ndim == 3 and labels.shape != tuple(shape):
+        raise ValueError(
+            f"The labels have shape {labels.shape}; give one of 0 or 1 for each label of each "
+            f"image, of shape {tuple(shape)}."
+        )
+    num_images = len(log_probs)
+    if log_probs.ndim == 2 and labels.shape != (num_images,):
         raise ValueError(
             f"The labels have shape {labels.shape} for {num_images} images: give one integer per "
             "image; for one-hot labels, labels.argmax(-1)."
@@ -356,18 +390,18 @@ def check_log_probs(log_probs: Any) -> np.ndarray:
         log_probs = np.asarray(log_probs, np.float64)
     except (TypeError, ValueError):
         raise ValueError("The log-probabilities are not numbers: give (image, class).") from None
-    if log_probs.ndim != 2 or not log_probs.size:
+    if not (log_probs.ndim == 2 or _is_of_labels(log_probs, 3)) or not log_probs.size:
         raise ValueError(
             f"The log-probabilities have shape {log_probs.shape}; give (image, class), with at "
             "least one image."
         )
-    broken = np.isnan(log_probs).any(axis=-1)
+    broken = np.isnan(log_probs).reshape(len(log_probs), -1).any(axis=1)
     if broken.any():
         raise ValueError(
             f"The log-probabilities of {broken.sum()} of {len(broken)} images are NaN, image "
             f"{broken.argmax()} first: leave out the network that diverged."
         )
-    off = np.abs(np.asarray(logsumexp(log_probs, axis=-1)))
+    off = np.abs(np.asarray(logsumexp(log_probs, axis=-1))).reshape(len(log_probs), -1).max(axis=1)
     if off.max() > _TOLERANCE:
         raise ValueError(
             f"The probabilities of image {off.argmax()} do not sum to 1, so these are not "
@@ -376,6 +410,11 @@ def check_log_probs(log_probs: Any) -> np.ndarray:
             "logarithm."
         )
     return log_probs
+
+
+def _is_of_labels(log_probs: Any, num_axes: int) -> bool:
+    """Return whether these are predictions of several labels for each image, which are 0 or 1."""
+    return log_probs.ndim == num_axes and log_probs.shape[-1] == 2
 
 
 def _check_average(value: Any) -> None:
@@ -409,7 +448,7 @@ def _check_members(member_log_probs: Any, weights: Any) -> tuple[np.ndarray, np.
     """Return log-probabilities (network, image, class), and weights that sum to 1."""
     try:
         shape = f"shape {np.shape(member_log_probs)}"
-        is_each = len(np.shape(member_log_probs)) == 3 and len(member_log_probs) > 0
+        is_each = len(np.shape(member_log_probs)) in (3, 4) and len(member_log_probs) > 0
     except ValueError:
         shape, is_each = "lists of unequal lengths", False
     if not is_each:

@@ -12,8 +12,8 @@ import numpy as np
 from jax import Array
 from jax.typing import DTypeLike
 
-from replicax.errors import check_flag, check_numeric, choose, explained, show
-from replicax.networks.likelihoods import Likelihood
+from replicax.errors import check_flag, check_number, check_numeric, choose, explained, show
+from replicax.networks.outcomes import Outcomes
 from replicax.networks.pairs import columns_of
 from replicax.run import trees
 from replicax.run.storage.metadata import Predicts
@@ -28,16 +28,46 @@ _WIDE = 5.0  # spread or mean of an input, or one over the usual spread, that is
 _ROUNDING = 0.03  # relative to the largest output; bfloat16 instead of float32 stays below
 
 
+@dataclass(frozen=True)
+class Added:
+    """Parameters of a likelihood beside those of the network, which begin as zeros: params are
+    {"network": ..., name: ...}."""
+
+    name: str
+    size: int
+
+    def add(self, params: Any, num_axes: int = 0) -> Any:
+        """Return the params of networks with those of the likelihood; axes lead."""
+        if self._has(params):
+            return params
+        leaves = jax.tree.leaves(params)
+        lead = jnp.shape(leaves[0])[:num_axes] if leaves else ()
+        return {"network": params, self.name: jnp.zeros((*lead, self.size))}
+
+    def split(self, params: Any) -> tuple[Any, Array]:
+        """Return the params of the network, and those of the likelihood."""
+        if not self._has(params):
+            raise ValueError(
+                f"The params lack {self.name}, those of the likelihood: start from "
+                "problem.start_from(network.init)."
+            )
+        return params["network"], params[self.name]
+
+    def _has(self, params: Any) -> bool:
+        return isinstance(params, dict) and set(params) == {"network", self.name}
+
+
 @dataclass(frozen=True, eq=False)
 class Predictor:
     """The function that computes the outputs of networks, and the likelihood of their targets."""
 
     outputs: Callable[[Any, Any, Any], Array]  # (params, model_state, inputs) -> (row, ...)
-    likelihood: Likelihood
+    likelihood: Outcomes
     like: Any = None  # shape and dtype of a row of the inputs, where they are known
     about: dict[str, Any] | None = None  # fields of `Predicts` that restore it; None: nothing does
     network: Any = None  # whose outputs these are, where it is known
     seen: list[dict[str, Any]] | None = None  # of the training inputs, `seen_in`
+    adds: Added | None = None  # the parameters of the likelihood
 
     def describe(self, network: Any = None) -> Predicts | None:
         """Return the predictor as plain data, without the network, for `trained.predictor_of`; if
@@ -95,10 +125,11 @@ class Predictor:
 
     def check_start(self, like: Any) -> None:
         """Raise unless a network with the shapes of `like` is one that the network initialises."""
-        init = getattr(self.network, "init", None)
+        init, adds = getattr(self.network, "init", None), self.adds
         if init is None:
             return
-        own = jax.tree.map(lambda leaf: leaf.shape, jax.eval_shape(init, jax.random.key(0))[0])
+        made = lambda key: init(key)[0] if adds is None else adds.add(init(key)[0])  # noqa: E731
+        own = jax.tree.map(lambda leaf: leaf.shape, jax.eval_shape(made, jax.random.key(0)))
         found = jax.tree.map(lambda leaf: leaf.shape, like[0])
         if own != found:
             raise ValueError(
@@ -117,14 +148,29 @@ class Predictor:
         self.likelihood.check(getattr(outputs, "shape", None), 2)
 
     def predict(
-        self, points: Any, weights: np.ndarray, inputs: Any, members: bool = False, by: str = ""
+        self,
+        points: Any,
+        weights: np.ndarray,
+        inputs: Any,
+        members: bool = False,
+        by: str = "",
+        interval: float | None = None,
     ) -> Any:
-        """Return the predictions of the average of networks for inputs, or those of every network.
+        """Return the predictions of the average of networks for inputs, with the ends of a central
+        interval if it is given, or those of every network.
 
         `points` are (params, model_state) with a leading axis (network, ...).
         """
         check_flag("members", members)
         choose("by", by, self.likelihood.ways)
+        if interval is not None:
+            check_number("interval", interval, lambda x: 0 < x < 1, "give a number such as 0.9")
+            self.likelihood.check_interval()
+            if members:
+                raise ValueError(
+                    "interval is that of the average, and members are single networks: leave out "
+                    "one of both."
+                )
         inputs = as_inputs(inputs, self.like)
         self.check(jax.tree.map(_row, points), inputs)
         num_rows = len(jax.tree.leaves(inputs)[0])
@@ -134,24 +180,26 @@ class Predictor:
         for start in range(0, num_rows, size):
             rows = np.minimum(np.arange(start, start + size), num_rows - 1)  # the last is repeated
             piece = jax.tree.map(lambda x: jnp.asarray(x[rows]), inputs)  # noqa: B023
-            predicted = self._compiled(points, jnp.asarray(weights), piece, members, by)
+            predicted = self._compiled(points, jnp.asarray(weights), piece, members, by, interval)
             kept, axis = min(size, num_rows - start), int(members)
             pieces.append(jax.tree.map(lambda x: _cut(x, kept, axis), predicted))  # noqa: B023
         joined = jax.tree.map(lambda *parts: np.concatenate(parts, axis=int(members)), *pieces)
         return self.likelihood.finished(joined)
 
     @functools.cached_property
-    def _compiled(self) -> Callable[[Any, Array, Any, bool, str], Any]:
+    def _compiled(self) -> Callable[..., Any]:
         """The compiled function that predicts one piece of the inputs."""
 
-        def predict(points: Any, weights: Array, inputs: Any, members: bool, by: str) -> Any:
+        def predict(
+            points: Any, weights: Array, inputs: Any, members: bool, by: str, interval: float | None
+        ) -> Any:
             one = lambda point: self.outputs(point[0], point[1], inputs)  # noqa: E731
             outputs = jax.lax.map(one, points, batch_size=min(_TOGETHER, len(weights)))
             if members:
                 return self.likelihood.members(outputs)
-            return self.likelihood.combine(outputs, weights, by)
+            return self.likelihood.combine(outputs, weights, by, interval)
 
-        return jax.jit(predict, static_argnums=(3, 4))
+        return jax.jit(predict, static_argnums=(3, 4, 5))
 
 
 def _row(leaf: Array) -> jax.ShapeDtypeStruct:

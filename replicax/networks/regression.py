@@ -1,8 +1,9 @@
-"""`regression`: the posterior of a network that predicts real numbers.
+"""`regression`: the posterior of a network that predicts numbers.
 
-Targets are standardised, (y - mean) / sd with the moments of the training targets, so that the
+Real targets are standardised, (y - mean) / sd with the moments of the training targets, so that the
 network and its noise have the size that initialisations and priors expect; predictions, noise and
-scores are in the unit of the targets. With learned noise the parameters are {"network": ...,
+scores are in the unit of the targets. Of counts the network predicts the log of the rate, relative
+to the mean of the training targets. With learned noise the parameters are {"network": ...,
 "log_noise": ...}, where log_noise is the log of the noise scale of every standardised target; the
 Gaussian prior of `weight_decay` applies to it too.
 """
@@ -10,7 +11,7 @@ Gaussian prior of `weight_decay` applies to it too.
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -19,62 +20,48 @@ import numpy as np
 from jax import Array
 
 from replicax.errors import check_function, choose, explained, is_number, show
-from replicax.networks.likelihoods import Gaussian, Student
-from replicax.networks.pairs import read_pairs
-from replicax.networks.predictor import Predictor
+from replicax.networks.likelihoods import KNOWN, Likelihood
+from replicax.networks.outcomes import Numbers, as_columns
+from replicax.networks.pairs import mean_loss, read_pairs
+from replicax.networks.predictor import Added, Predictor
 from replicax.networks.task import FITS, Supervised, apply_network, predicting, supervised
 from replicax.nn.network import Network
 from replicax.run.sources import is_source
 
 NOISES = ("learned", "network")
-_KINDS = ("gaussian", "student")
+_LOG_NOISE = "log_noise"
 
 
 @dataclass(frozen=True)
 class _Noise:
     """The noise of the targets: its kind or its scales, in the unit of the standardised targets."""
 
-    kind: str | tuple[float, ...]  # "learned", "network", or the scale of every target
+    kind: str | tuple[float, ...] | None  # "learned", "network", or scales; None: no noise
     num_targets: int
 
     @property
     def num_outputs(self) -> int:
-        return self.num_targets * (2 if self.is_of_network else 1)
+        return self.num_targets * (2 if self.kind == "network" else 1)
 
     @property
-    def is_learned(self) -> bool:
-        return isinstance(self.kind, str) and self.kind == "learned"
+    def adds(self) -> Added | None:
+        """The parameters of the noise, which begins as large as the spread of the targets."""
+        return Added(_LOG_NOISE, self.num_targets) if self.kind == "learned" else None
 
-    @property
-    def is_of_network(self) -> bool:
-        return isinstance(self.kind, str) and self.kind == "network"
+    def split(self, params: Any) -> tuple[Any, Any]:
+        """Return the params of the network, and those of the noise, None if it has none."""
+        return (params, None) if self.adds is None else self.adds.split(params)
 
-    def add(self, params: Any, num_axes: int = 0) -> Any:
-        """Return params with those of the noise, which starts as large as the spread of the
-        targets."""
-        if isinstance(params, dict) and set(params) == {"network", "log_noise"}:
-            return params
-        leaves = jax.tree.leaves(params)
-        lead = np.shape(leaves[0])[:num_axes] if leaves else ()
-        return {"network": params, "log_noise": jnp.zeros((*lead, self.num_targets))}
-
-    def network_params(self, params: Any) -> Any:
-        if not self.is_learned:
-            return params
-        if not isinstance(params, dict) or set(params) != {"network", "log_noise"}:
-            raise ValueError(
-                'With noise="learned" the params include the noise: start from '
-                "problem.start_from(network.init)."
-            )
-        return params["network"]
-
-    def split(self, params: Any, values: Array) -> tuple[Array, Array]:
-        """Return means and scales (row, target), given the outputs of the network."""
-        mean = values[:, : self.num_targets]
-        if self.is_of_network:
-            return mean, jnp.exp(values[:, self.num_targets :])
-        scale = jnp.exp(params["log_noise"]) if self.is_learned else jnp.asarray(self.kind)
-        return mean, jnp.broadcast_to(scale.astype(mean.dtype), mean.shape)
+    def parts(self, values: Array, log_noise: Any) -> list[Array]:
+        """Return what is predicted, (row, target), and where there is noise its scales, given the
+        outputs of the network and the parameters of the noise."""
+        predicted = values[:, : self.num_targets]
+        if self.kind is None:
+            return [predicted]
+        if self.kind == "network":
+            return [predicted, jnp.exp(values[:, self.num_targets :])]
+        scale = jnp.asarray(self.kind) if log_noise is None else jnp.exp(log_noise)
+        return [predicted, jnp.broadcast_to(scale.astype(predicted.dtype), predicted.shape)]
 
 
 def regression(
@@ -83,13 +70,14 @@ def regression(
     *,
     batch_size: int,
     test: Any = None,
-    noise: str | float | Sequence[float] = "learned",
-    likelihood: str = "gaussian",
+    noise: str | float | Sequence[float] | None = None,
+    likelihood: str | Likelihood = "gaussian",
     degrees: float = 4.0,
     standardise: bool | tuple[Any, Any] = True,
+    sample_weight: Any = None,
     **options: Any,
 ) -> Supervised:
-    """Return the posterior of a network that predicts real numbers.
+    """Return the posterior of a network that predicts numbers.
 
     Start it from `network.init` or from (params, model_state) as usual; `rx.train` adds the
     parameters of the noise.
@@ -100,16 +88,20 @@ def regression(
         data: a pair of arrays (inputs, targets); targets are (row,) or (row, target). Inputs are
             not standardised: scale them to a spread of about 1. Or a source whose mini-batches are
             such pairs, as in `rx.supervised`.
-        test: such a pair, on which networks are evaluated.
+        test: such a pair, on which networks are evaluated; weights as a third array weigh the
+            scores.
         noise: a fixed standard deviation (for "student", scale) in the unit of the targets, one
-            number or one per target; "learned", a parameter for each target; or "network", where
-            the network has one further output per target, the log noise of the standardised target
-            for every row.
-        likelihood: "gaussian", or "student", on which outliers have less influence.
+            number or one per target; "learned", a parameter for each target, which is the default;
+            or "network", where the network has one further output per target, the log noise of the
+            standardised target for every row.
+        likelihood: "gaussian"; "student", on which outliers have less influence; "poisson" for
+            counts; or an `rx.Likelihood` of your own.
         degrees: degrees of freedom of "student".
         standardise: whether the network sees targets minus their mean, divided by their standard
             deviation; or (mean, sd) to use instead, which a source needs. Predictions and scores
-            are in the unit of the targets in any case.
+            are in the unit of the targets in any case. Counts and positive targets stay as they
+            are, but rates of "poisson" are relative to the mean.
+        sample_weight: weights of the rows, as in `rx.classification`.
 
     Further options are those of `rx.supervised`: `weight_decay`, `prior_in_energy`, `prepare`,
     `num_rows`.
@@ -123,60 +115,77 @@ def regression(
     (array([1.94]), array([0.53]))
     """
     is_stream = is_source(data, options.get("num_rows"))
-    choose("likelihood", likelihood, _KINDS)
     pairs = read_pairs("data", data, test, "targets", is_stream, is_prepared=True)
     known = pairs.test if is_stream else pairs.rows
-    columns = None if known is None else _as_columns("test" if is_stream else "data", known[1])
+    columns = None if known is None else as_columns("test" if is_stream else "data", known[1])
     num_targets = 1 if columns is None else columns.shape[1]
-    centre, spread = _moments(standardise, None if is_stream else columns, num_targets)
-    pairs = pairs.converted(functools.partial(_standard, centre, spread))
-    unit = {"centre": tuple(centre.tolist()), "spread": tuple(spread.tolist())}
-    law = Gaussian(**unit) if likelihood == "gaussian" else Student(degrees, **unit)
-    scales = _as_noise(noise, spread, len(centre))
+    moments = _moments(standardise, None if is_stream else columns, num_targets)
+    law = _numbers(likelihood, degrees, *moments)
+    scales = _as_noise(noise, law)
+    pairs = pairs.converted(law.as_targets).weighted(sample_weight)
     values = _values(network, scales)
 
     def loss_fn(params: Any, model_state: Any, batch: Any, key: Array) -> tuple[Array, Any]:
-        inputs, targets = batch
+        inputs, targets, *weights = batch
         predicted, model_state = values(params, model_state, inputs, True)
-        return -jnp.mean(jnp.sum(law.log_density(predicted, targets), axis=-1)), model_state
+        return -mean_loss(law.log_density(predicted, targets), *weights), model_state
 
     problem = supervised(loss_fn, pairs.rows, batch_size=batch_size, **options)
-    problem = predicting(problem, pairs, regressor(network, law, scales.kind, pairs.like))
-    return replace(problem, adds=scales.add if scales.is_learned else None)
+    return predicting(problem, pairs, regressor(network, law, scales.kind, pairs.like))
 
 
-def regressor(
-    network: Any, law: Gaussian | Student, noise: str | Sequence[float], like: Any
-) -> Predictor:
-    """Return the predictor of real numbers; `noise` is "learned", "network", or the scale of every
-    standardised target, and `like` a row of the inputs."""
-    kind = noise if isinstance(noise, str) else tuple(noise)
-    values = _values(network, _Noise(kind, len(law.centre)))
+def _numbers(
+    likelihood: str | Likelihood, degrees: float, centre: np.ndarray, spread: np.ndarray
+) -> Numbers:
+    """Return the law of targets with these moments."""
+    if isinstance(likelihood, Likelihood):
+        law = likelihood
+    elif choose("likelihood", likelihood, tuple(KNOWN)) == "poisson":
+        level = np.where(centre > 0, centre, 1.0)
+        law = KNOWN["poisson"](tuple(level.tolist()))
+    else:
+        law = KNOWN["student"](degrees) if likelihood == "student" else KNOWN["gaussian"]()
+    if law.support != "real":
+        centre, spread = np.zeros_like(centre), np.ones_like(spread)
+    return Numbers(law, tuple(centre.tolist()), tuple(spread.tolist()))
+
+
+def regressor(network: Any, law: Numbers, noise: Any, like: Any) -> Predictor:
+    """Return the predictor of numbers; `noise` is "learned", "network", the scale of every
+    standardised target or None, and `like` a row of the inputs."""
+    kind = noise if isinstance(noise, str | None) else tuple(noise)
+    scales = _Noise(kind, len(law.centre))
+    values = _values(network, scales)
 
     def outputs(params: Any, model_state: Any, inputs: Any) -> Array:
         return values(params, model_state, inputs, False)[0]
 
-    return Predictor(outputs, law, like, {"noise": kind})
+    # A folder cannot store the functions of the user's own likelihood.
+    about = None if law.law.constants is None else {"noise": kind}
+    return Predictor(outputs, law, like, about, adds=scales.adds)
 
 
 def _values(network: Any, scales: _Noise) -> Callable[..., tuple[Array, Any]]:
-    """Build `values(params, model_state, inputs, train)`: mean and scale of the standardised
-    targets (row, target, 2), and the state."""
+    """Build `values(params, model_state, inputs, train)`: what is predicted of the standardised
+    targets and the scale of their noise, (row, target, 2), or without noise (row, target, 1); and
+    the state."""
     apply = _as_apply(network)
 
     def values(params: Any, model_state: Any, inputs: Any, train: bool) -> tuple[Any, Any]:
-        out, model_state = apply(scales.network_params(params), model_state, inputs, train)
+        params, log_noise = scales.split(params)
+        out, model_state = apply(params, model_state, inputs, train)
         out = jnp.asarray(out, jnp.float32)
         out = out[:, None] if out.ndim == 1 else out
         num_rows = len(jax.tree.leaves(inputs)[0])
         if out.shape != (num_rows, scales.num_outputs):
-            noise = f'"{scales.kind}"' if isinstance(scales.kind, str) else "a number"
+            words = {None: "no kind", "learned": '"learned"', "network": '"network"'}
+            noise = words.get(scales.kind, "a number")  # type: ignore[arg-type]
             raise ValueError(
                 f"The network has outputs of shape {out.shape} for {num_rows} rows; with "
                 f"{scales.num_targets} targets and noise of {noise} it needs "
                 f"{scales.num_outputs} outputs for each row."
             )
-        return jnp.stack(scales.split(params, out), axis=-1), model_state
+        return jnp.stack(scales.parts(out, log_noise), axis=-1), model_state
 
     return values
 
@@ -199,9 +208,17 @@ def _as_apply(network: Any) -> Callable[[Any, Any, Any, bool], tuple[Any, Any]]:
     return apply
 
 
-def _as_noise(noise: Any, spread: np.ndarray, num_targets: int) -> _Noise:
-    if isinstance(noise, str) and noise in NOISES:
-        return _Noise(noise, num_targets)
+def _as_noise(noise: Any, law: Numbers) -> _Noise:
+    num_targets = len(law.centre)
+    if not law.law.has_noise:
+        if noise is None:
+            return _Noise(None, num_targets)
+        raise ValueError(
+            f'noise is {show(noise)}, and the likelihood "{law.law.name}" has no scale of noise: '
+            "leave it out."
+        )
+    if noise is None or (isinstance(noise, str) and noise in NOISES):
+        return _Noise(noise or "learned", num_targets)
     given = noise if isinstance(noise, Sequence | np.ndarray) and len(noise) else [noise]
     numbers = all(is_number(value) and value > 0 for value in given)
     if isinstance(noise, str) or not numbers or len(given) not in (1, num_targets):
@@ -209,28 +226,8 @@ def _as_noise(noise: Any, spread: np.ndarray, num_targets: int) -> _Noise:
         raise ValueError(
             f'noise is {show(noise)}; give its standard deviation{each}, "learned" or "network".'
         )
-    scales = np.asarray(given, np.float64) / spread
+    scales = np.broadcast_to(np.asarray(given, np.float64), num_targets) / law.spread
     return _Noise(tuple(scales.astype(np.float32).tolist()), num_targets)
-
-
-def _as_columns(name: str, targets: np.ndarray) -> np.ndarray:
-    if targets.ndim not in (1, 2) or not targets.size or targets.dtype.kind not in "biuf":
-        raise ValueError(
-            f"The targets of {name} are {targets.dtype} of shape {targets.shape}; give real "
-            "numbers, (row,) or (row, target)."
-        )
-    return (targets[:, None] if targets.ndim == 1 else targets).astype(np.float64)
-
-
-def _standard(centre: np.ndarray, spread: np.ndarray, name: str, outcomes: Any) -> np.ndarray:
-    """Return standardised targets (row, target); raise unless they are numbers of so many."""
-    targets = _as_columns(name, np.asarray(outcomes))
-    if targets.shape[1] != len(centre) or not np.isfinite(targets).all():
-        raise ValueError(
-            f"{name} has targets of shape {np.shape(outcomes)}; give {len(centre)} finite ones for "
-            "each row, as many as the data, standardise or the test has."
-        )
-    return ((targets - centre) / spread).astype(np.float32)
 
 
 def _moments(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from replicax.networks import likelihoods, predict
-from replicax.networks.likelihoods import Categorical, Likelihood, coverage_by_level
+from replicax.networks import outcomes, predict
+from replicax.networks.outcomes import Classes, Outcomes, coverage_by_level
 from replicax.networks.task import Supervised
 from replicax.networks.trained import Trained
 from replicax.results import figure_style
@@ -31,7 +31,8 @@ _PICTURES = {  # their sections, and what there is to see
     ),
     "predictions": (
         "Predictions of the average",
-        "How far the probabilities of the average are right, and how often each occurs.",
+        "How far the probabilities of the average are right, how often each occurs, and how sure "
+        "the average is.",
     ),
 }
 
@@ -145,7 +146,7 @@ def _exchange_facts(exchange: dict[str, Any]) -> list[tuple[str, str]]:
 
 def score_table(numbers: dict[str, Any]) -> Table:
     """Return the scores of networks and averages on the test data."""
-    likelihood = likelihoods.from_json(numbers["likelihood"])
+    likelihood = outcomes.from_json(numbers["likelihood"])
     scored: list[tuple[str, dict[str, Any]]] = []
     if "coldest" in numbers:
         first = "coldest network" if "exchange" in numbers else "first network"
@@ -168,20 +169,28 @@ def _cell(metrics: dict[str, Any], column: Any) -> str:
 def score_outside(trained: Trained, problem: Supervised, outside: np.ndarray) -> dict[str, Any]:
     """Return how well the uncertainty separates the images `outside` from the test images, by the
     entropy of the average and by the mutual information of its networks."""
-    test, weights = problem.test, trained.networks.weight
+    test = problem.test
     assert test is not None
     if outside.shape[1:] != test.inputs.shape[1:]:
         raise ValueError(
             f"The other images have shape {outside.shape[1:]}, the test images "
             f"{test.inputs.shape[1:]}: choose a data set of the same size."
         )
+    numbers = told_apart(trained, test.inputs, outside, problem)
+    return {**numbers, "auroc_mutual_information": numbers.pop("auroc_epistemic")}
+
+
+def told_apart(trained: Trained, inside: Any, outside: Any, problem: Any = None) -> dict[str, Any]:
+    """Return how well the uncertainty of the average, and that part of it by which its networks
+    differ, separate some inputs from others."""
+    weights = trained.networks.weight
     parts = [
-        predict.uncertainty(trained.predict(images, members=True, problem=problem), weights)
-        for images in (test.inputs, outside)
+        predict.uncertainty(trained.predict(inputs, members=True, problem=problem), weights)
+        for inputs in (inside, outside)
     ]
     return {
         "auroc": predict.auroc(*(part.total for part in parts)),
-        "auroc_mutual_information": predict.auroc(*(part.epistemic for part in parts)),
+        "auroc_epistemic": predict.auroc(*(part.epistemic for part in parts)),
         "networks": len(weights),
     }
 
@@ -206,7 +215,7 @@ def plot_training(
     return figures
 
 
-def _plot_epochs(trained: Trained, likelihood: Likelihood, narrow: bool) -> "Figure":
+def _plot_epochs(trained: Trained, likelihood: Outcomes, narrow: bool) -> "Figure":
     """Plot each score on the test data in a panel: every network, and the average so far."""
     epochs = trained.epochs
     figure, *panels = figure_style.panels(len(likelihood.scores), narrow)
@@ -261,14 +270,17 @@ def average_so_far(
     return np.where(epochs["weight"] > 0, epochs[f"average_{score}_{by}"], np.nan)
 
 
-def _plot_predictions(trained: Trained, likelihood: Likelihood, narrow: bool) -> "Figure":
-    """Plot how far the probabilities of the average are right, and how often each occurs."""
-    figure, right, often = figure_style.panels(2, narrow)
+def _plot_predictions(trained: Trained, likelihood: Outcomes, narrow: bool) -> "Figure":
+    """Plot how far the probabilities of the average are right, how often each occurs, and how sure
+    it is."""
+    figure, right, often, sure = figure_style.panels(3, narrow)
     right.plot([0, 1], [0, 1], **figure_style.DASHED, label="calibrated")
-    if isinstance(likelihood, Categorical):
+    if isinstance(likelihood, Classes):
         _plot_reliability(trained, right, often)
+        _plot_entropies(trained, sure)
     else:
         _plot_coverage(trained, right, often)
+        _plot_deviations(trained, sure)
     for axes in (right, often):
         axes.set_xlim(0, 1)
     often.margins(y=0.12)  # for the numbers on the bars
@@ -278,7 +290,8 @@ def _plot_predictions(trained: Trained, likelihood: Likelihood, narrow: bool) ->
 
 def _plot_reliability(trained: Trained, right: "Axes", often: "Axes") -> None:
     """Plot accuracies by confidence, with 95 % intervals, and how many images have each."""
-    bins = predict.reliability(trained.log_probabilities(), trained.labels)
+    log_probs, weights = trained.log_probabilities(), trained.row_weights
+    bins = predict.reliability(log_probs, trained.labels, weights=weights)
     width, filled, blue = float(np.diff(bins.edges)[0]), bins.count > 0, figure_style.CHAINS[0]
     accuracy = bins.accuracy[filled]
     error = np.abs(predict.accuracy_interval(bins)[filled].T - accuracy)
@@ -289,8 +302,9 @@ def _plot_reliability(trained: Trained, right: "Axes", often: "Axes") -> None:
     title = f"Reliability: calibration error {bins.error:.3f}"
     figure_style.label(right, "confidence", "accuracy", title)
     bars = often.bar(bins.middle, bins.count, width, color=blue, alpha=0.6)
-    often.bar_label(bars, [f"{count:,}" if count else "" for count in bins.count], fontsize=8)
-    figure_style.label(often, "confidence", "images", "How many images")
+    often.bar_label(bars, [f"{count:,.0f}" if count else "" for count in bins.count], fontsize=8)
+    what = "labels" if trained.labels.ndim > 1 else "images"
+    figure_style.label(often, "confidence", what, f"How many {what}")
 
 
 def _plot_coverage(trained: Trained, right: "Axes", often: "Axes") -> None:
@@ -301,6 +315,8 @@ def _plot_coverage(trained: Trained, right: "Axes", often: "Axes") -> None:
     blue = figure_style.CHAINS[0]
     right.fill_between(levels, *interval.T, color=blue, alpha=0.2, label="95 % interval")
     right.plot(levels, inside, color=blue, label="coverage")
+    if not np.isfinite(below).all():  # the likelihood has no cdf
+        levels, inside, interval, counts = levels[:0], inside[:0], interval[:0], counts * 0
     title = f"Coverage: calibration error {trained.metrics().calibration_error:.3f}"
     figure_style.label(right, "level of the central interval", "targets in it", title)
     bars = often.bar(np.arange(0.05, 1, 0.1), counts, 0.1, color=blue, alpha=0.6)
@@ -308,6 +324,30 @@ def _plot_coverage(trained: Trained, right: "Axes", often: "Axes") -> None:
     figure_style.label(
         often, "predicted probability below the target", "targets", "How many targets"
     )
+
+
+def _plot_entropies(trained: Trained, sure: "Axes") -> None:
+    """Plot how many images have each entropy, of those that are classified right and wrong; of
+    several labels, all are right or one is wrong."""
+    log_probs = trained.log_probabilities()
+    entropies, matches = predict.entropy(log_probs), log_probs.argmax(axis=-1) == trained.labels
+    is_right = matches.reshape(len(matches), -1).all(axis=1)
+    parts = [entropies[is_right], entropies[~is_right]]
+    colours = [figure_style.CHAINS[0], figure_style.ACCENT]
+    sure.hist(parts, 20, stacked=True, color=colours, alpha=0.6, label=["right", "wrong"])
+    figure_style.label(sure, "entropy, nats", "images", "How sure the average is")
+    sure.set_ylim(top=1.3 * sure.get_ylim()[1])  # for the legend
+    figure_style.legend(sure, loc="upper left")
+
+
+def _plot_deviations(trained: Trained, sure: "Axes") -> None:
+    """Plot how many targets have each predicted standard deviation, for each target."""
+    sd = np.asarray(trained.predictions().sd).reshape(len(trained.labels), -1)
+    sd = sd[np.isfinite(sd).all(axis=1)]
+    names = [f"target {number}" for number in range(sd.shape[1])]
+    sure.hist(sd, 20, stacked=True, alpha=0.6, label=names if len(names) > 1 else None)
+    title = "How sure the average is"
+    figure_style.label(sure, "predicted standard deviation", "targets", title)
 
 
 def sections_of(trained: Trained) -> list[Section]:

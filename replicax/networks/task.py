@@ -28,7 +28,7 @@ from replicax.errors import (
     not_negative,
     show,
 )
-from replicax.networks.likelihoods import Categorical, Likelihood
+from replicax.networks.outcomes import Classes, Outcomes, two_logits
 from replicax.networks.pairs import Pairs, like_of
 from replicax.networks.predictor import Predictor
 from replicax.nn.network import Network
@@ -60,7 +60,8 @@ class Tested(NamedTuple):
     outputs: Callable[[Any, Any, Any], Array]  # (params, model_state, inputs) -> (row, ...)
     inputs: Any  # leading axis: row
     targets: Array  # (row,) class numbers, or (row, target) standardised numbers
-    likelihood: Likelihood
+    likelihood: Outcomes
+    weights: Any = None  # (row,) by which scores are averaged
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,6 @@ class Supervised(Task):
     test: Tested | None = None
     predictor: Predictor | None = None  # predicts any inputs
     validation: Tested | None = None  # rows that are held out of the training, see `validation.py`
-    adds: Callable[[Any, int], Any] | None = None  # params with those of the problem; leading axes
 
     def __repr__(self) -> str:
         tested = "no test" if self.test is None else f"{len(self.test.targets):,} rows to test"
@@ -95,7 +95,9 @@ class Supervised(Task):
 
     @property
     def tested_on(self) -> Any:
-        return None if self.test is None else (self.test.inputs, self.test.targets)
+        test = self.test
+        parts = () if test is None else (test.inputs, test.targets, test.weights)
+        return tuple(part for part in parts if part is not None) or None
 
     def describe(self, network: Any = None) -> dict[str, Any]:
         """Return the likelihood of the test as plain data, None without a test; and the predictor
@@ -118,15 +120,16 @@ class Supervised(Task):
     def start_from(self, start: Any) -> Any:
         """Return a start of networks with the further parameters of this problem added, such as the
         noise of a regression."""
-        if self.adds is None:
+        adds = None if self.predictor is None else self.predictor.adds
+        if adds is None:
             return start
         if isinstance(start, PerReplica):
             params, *others = start.tree
-            return start._replace(tree=(self.adds(params, 1 + bool(start.by_chain)), *others))
+            return start._replace(tree=(adds.add(params, 1 + bool(start.by_chain)), *others))
         if callable(start) and not isinstance(start, tuple | list):
             return lambda key: self.start_from(start(key))
         if isinstance(start, tuple | list) and len(start) == 2:
-            return self.adds(start[0], 0), start[1]
+            return adds.add(start[0]), start[1]
         return start
 
 
@@ -177,7 +180,7 @@ def supervised(
     predictor = None
     if logits is not None:
         check_function("logits", logits, "params", "model_state", "inputs")
-        predictor = Predictor(logits, Categorical())
+        predictor = Predictor(logits, Classes())
     if tested is not None:
         predictor = Predictor(tested.outputs, tested.likelihood, like_of(tested.inputs))
     if is_source(data, num_rows):
@@ -215,7 +218,10 @@ def _as_tested(test: Any) -> Tested:
     labels = as_labels("test.labels", test.labels, test.num_classes)
     if any(len(leaf) != len(labels) for leaf in jax.tree.leaves(test.inputs)):
         raise ValueError("The inputs and labels of the test differ in length; give one of each.")
-    return Tested(test.logits, test.inputs, jnp.asarray(labels), Categorical(test.num_classes))
+    logits = test.logits
+    if test.num_classes == 2:
+        logits = lambda *given: two_logits(test.logits(*given))  # noqa: E731
+    return Tested(logits, test.inputs, jnp.asarray(labels), Classes(test.num_classes))
 
 
 def check_problem(problem: Any) -> Supervised:
@@ -234,10 +240,17 @@ def predicting(problem: Supervised, pairs: Pairs, predictor: Predictor) -> Super
     if isinstance(batches, SourceBatches):
         batches = replace(batches, check=pairs.check)
     if pairs.test is not None:
-        inputs, outcomes = pairs.test
-        tested = Tested(predictor.outputs, inputs, jnp.asarray(outcomes), predictor.likelihood)
+        tested = tested_by(predictor, *pairs.test)
     predictor = replace(predictor, seen=pairs.seen)
     return replace(problem, batches=batches, test=tested, predictor=predictor)
+
+
+def tested_by(predictor: Predictor, inputs: Any, targets: Any, weights: Any = None) -> Tested:
+    """Return the test of networks on rows with these targets; weights of single labels are
+    averaged over those of a row."""
+    if weights is not None:
+        weights = jnp.mean(jnp.reshape(jnp.asarray(weights), (len(weights), -1)), axis=1)
+    return Tested(predictor.outputs, inputs, jnp.asarray(targets), predictor.likelihood, weights)
 
 
 def apply_network(

@@ -10,16 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from replicax.errors import choose, show
-from replicax.networks import evaluate, likelihoods
+from replicax.networks import evaluate, outcomes
 from replicax.networks.by_name import NamedProblem
 from replicax.networks.checks import find_training_problems, why_none_averaged, why_none_kept
 from replicax.networks.classification import classifier
-from replicax.networks.evaluate import Count, Networks
-from replicax.networks.likelihoods import Categorical, Likelihood, RegressionSums
+from replicax.networks.evaluate import CompiledTest, Count, Networks
+from replicax.networks.outcomes import Classes, Numbers, NumberSums, Outcomes
+from replicax.networks.pairs import as_weights, check_pair
 from replicax.networks.predict import Average
 from replicax.networks.predictor import Predictor, as_inputs
 from replicax.networks.regression import regressor
-from replicax.networks.task import Supervised, check_problem
+from replicax.networks.task import Supervised, check_problem, tested_by
 from replicax.networks.tempered import find_heating, heating_problem
 from replicax.networks.validation import decision
 from replicax.nn.network import Network
@@ -91,12 +92,12 @@ class Trained(Posterior):
         return {"epoch": every * (1 + np.arange(records.length("epochs"))), **columns}
 
     @property
-    def likelihood(self) -> Likelihood | None:
+    def likelihood(self) -> Outcomes | None:
         """The likelihood of targets given the outputs of networks, None without a test."""
         content = self.metadata.resolved.likelihood
-        return None if content is None else likelihoods.from_json(content)
+        return None if content is None else outcomes.from_json(content)
 
-    def _likelihood_of_test(self) -> Likelihood:
+    def _likelihood_of_test(self) -> Outcomes:
         if self.likelihood is None:
             raise ValueError(
                 "The problem had no test, so networks were not evaluated: write test=..., or "
@@ -109,7 +110,7 @@ class Trained(Posterior):
         """Running sums over the averaged networks, such as an `rx.predict.Average`."""
         if self.likelihood is None:
             return Count(self._final("average.weight"))
-        kind = RegressionSums if "average.deviation" in self._records.final else Average
+        kind = NumberSums if "average.deviation" in self._records.final else Average
         return kind(**{field: self._final(f"average.{field}") for field in kind._fields})
 
     def _sums(self) -> Any:
@@ -120,7 +121,7 @@ class Trained(Posterior):
 
     def log_probabilities(self, by: str = "probabilities") -> np.ndarray:
         """Return the predictions of the average for the test, (image, class)."""
-        if not isinstance(self._likelihood_of_test(), Categorical):
+        if not isinstance(self._likelihood_of_test(), Classes):
             raise ValueError("A regression has no classes: trained.predictions() has mean and sd.")
         return self.predictions(by)
 
@@ -137,12 +138,42 @@ class Trained(Posterior):
         target)."""
         return self._likelihood_of_test().in_user_unit(self._final("labels"))
 
-    def metrics(self, by: str = "probabilities") -> Any:
+    @property
+    def row_weights(self) -> np.ndarray | None:
+        """The weights of the rows of the test; None if it has none."""
+        known = "row_weights" in self._records.final
+        return self._final("row_weights") if known else None
+
+    def metrics(self, by: str = "probabilities", data: Any = None) -> Any:
         """Return the metrics of the average on the test: accuracy, likelihood and calibration of
-        classes, or error, likelihood and coverage of real numbers."""
+        classes, or error, likelihood and coverage of numbers.
+
+        With `data`, arrays (inputs, labels or targets) and perhaps weights, they are those of the
+        networks that were kept on these rows.
+        """
+        if data is not None:
+            return self._metrics_on(data, by)
         likelihood = self._likelihood_of_test()
         choose("by", by, likelihood.ways)
-        return likelihood.metrics(self._sums(), self._final("labels"), by)
+        return likelihood.metrics(self._sums(), self._final("labels"), by, self.row_weights)
+
+    def _metrics_on(self, data: Any, by: str) -> Any:
+        predictor = self.predictor
+        law = predictor.likelihood
+        choose("by", by, law.ways)
+        if not isinstance(data, tuple | list) or len(data) not in (2, 3):
+            check_pair("data", data, "labels or targets")
+        inputs = as_inputs(data[0], predictor.like)
+        targets = law.as_targets("data[1]", np.asarray(data[1]))
+        weights = [as_weights("data", third, targets) for third in data[2:]]
+        if len(targets) != len(jax.tree.leaves(inputs)[0]):
+            raise ValueError(
+                f"data has {len(jax.tree.leaves(inputs)[0])} inputs and {len(targets)} labels or "
+                "targets: give equally many rows of both."
+            )
+        test = CompiledTest(tested_by(predictor, inputs, targets, *weights))
+        sums = test.add(test.empty(), self.points, self.networks.weight)
+        return law.metrics(sums, targets, by, *weights)
 
     @functools.cached_property
     def networks(self) -> Networks:
@@ -158,12 +189,19 @@ class Trained(Posterior):
         return networks
 
     def predict(
-        self, inputs: Any, *, members: bool = False, by: str = "probabilities", problem: Any = None
+        self,
+        inputs: Any,
+        *,
+        members: bool = False,
+        by: str = "probabilities",
+        interval: float | None = None,
+        problem: Any = None,
     ) -> Any:
         """Return the predictions of the model average for any inputs.
 
-        For classes these are log-probabilities (row, class), for real numbers their mean and
-        standard deviation (row,). They are computed on the device, in pieces.
+        For classes these are log-probabilities (row, class), for several labels of each row
+        (row, label, 2), and for numbers their mean and standard deviation (row,). They are computed
+        on the device, in pieces.
 
         Args:
             inputs: rows like those of the training data; images as uint8, or as floats from 0 to 1
@@ -171,13 +209,16 @@ class Trained(Posterior):
             members: return the predictions of every network of the average, with a leading axis
                 (network, ...), in the order of `trained.networks`, which has their weights.
             by: average "probabilities", which is the Bayesian model average, or "logits".
+            interval: of numbers, the level of a central interval, such as 0.9: the result has its
+                ends, too, `low` and `high`, by the quantiles of the mixture over networks.
             problem: the network or its problem; needed after `rx.load(folder)` without a network,
                 unless the command line trained a network with a name.
         """
         predictor = self.predictor if problem is None else self._predictor_of(problem)
         inputs = as_inputs(inputs, predictor.like)
         predictor.warn_of_others(inputs)
-        return predictor.predict(self.points, self.networks.weight, inputs, members, by)
+        weights = self.networks.weight
+        return predictor.predict(self.points, weights, inputs, members, by, interval)
 
     @functools.cached_property
     def points(self) -> Any:
@@ -201,8 +242,8 @@ class Trained(Posterior):
             if self.predicts is None:
                 raise ValueError(
                     "The folder does not store how its networks predict, because its problem is a "
-                    "loss or it comes from an earlier version: give the problem instead of the "
-                    "network."
+                    "loss, its likelihood is your own or it comes from an earlier version: give "
+                    "the problem instead of the network."
                 )
             predictor = predictor_of(self.predicts, known)
         else:
@@ -226,7 +267,7 @@ class Trained(Posterior):
         """The network of a run of the command line, or its problem if the folder does not describe
         its predictor; None if it needs user code."""
         named = NamedProblem.from_note(self.metadata.note)
-        if named is None or ":" in named.model:
+        if named is None or ":" in named.model or ":" in (named.likelihood or ""):
             return None
         if self.predicts is not None:
             return named.network_again(self.predicts)
@@ -294,13 +335,13 @@ def _is_network(given: Any) -> bool:
 def predictor_of(predicts: Predicts, network: Any) -> Predictor:
     """Return the predictor that `Predictor.describe` described, for a network that the user passes
     again."""
-    law = likelihoods.from_json(predicts.likelihood)
+    law = outcomes.from_json(predicts.likelihood)
     like = row_of(predicts)
-    if not isinstance(law, Categorical):
+    if isinstance(law, Numbers):
         return replace(regressor(network, law, predicts.noise, like), seen=predicts.seen)
     if not isinstance(network, Network) or law.num_classes is None:
         raise ValueError(f"The network is {show(network)}; give an rx.nn.Network.")
-    made = classifier(network, law.num_classes, like, predicts.pixels)
+    made = classifier(network, law, like, predicts.pixels)
     return replace(made, seen=predicts.seen)
 
 
@@ -311,8 +352,7 @@ def row_of(predicts: Predicts) -> Any:
 
 def num_outputs(predicts: Predicts) -> int:
     """Return the number of outputs of the network."""
-    law = likelihoods.from_json(predicts.likelihood)
-    if isinstance(law, Categorical):
-        assert law.num_classes is not None, "known of all that is stored"
-        return law.num_classes
+    law = outcomes.from_json(predicts.likelihood)
+    if isinstance(law, Classes):
+        return law.num_outputs
     return len(law.centre) * (2 if predicts.noise == "network" else 1)

@@ -17,7 +17,8 @@ from jax import Array
 
 from replicax.data.dataset import held_out
 from replicax.networks.evaluate import build_outputs
-from replicax.networks.task import Supervised, Tested
+from replicax.networks.pairs import of_mean_one
+from replicax.networks.task import Supervised, Tested, tested_by
 from replicax.run.batches import EpochBatches
 from replicax.run.carry import Carry
 from replicax.run.methods import Method
@@ -45,7 +46,7 @@ def without_held_out(problem: Supervised, share: float) -> Supervised:
         return problem
     batches, predictor = problem.batches, problem.predictor
     is_pair = isinstance(batches, EpochBatches) and isinstance(batches.data, tuple | list)
-    if not is_pair or len(batches.data) != 2 or predictor is None:
+    if not is_pair or len(batches.data) not in (2, 3) or predictor is None:
         raise ValueError(
             "Rows are held out of arrays (inputs, labels or targets) with a network: give those; "
             "for a source or a loss of your own leave out early_stop and hold_out, and of "
@@ -57,10 +58,10 @@ def without_held_out(problem: Supervised, share: float) -> Supervised:
         jax.tree.map(lambda leaf, rows=rows: leaf[np.flatnonzero(rows)], batches.data)
         for rows in (~mask, mask)
     )
-    batches = replace(batches, data=kept)
-    inputs, targets = held
-    held_tested = Tested(predictor.outputs, inputs, jnp.asarray(targets), predictor.likelihood)
-    return replace(problem, batches=batches, validation=held_tested)
+    inputs, outcomes, *weights = kept
+    weights = [jnp.asarray(of_mean_one(np.asarray(weight))) for weight in weights]
+    batches = replace(batches, data=(inputs, outcomes, *weights))
+    return replace(problem, batches=batches, validation=tested_by(predictor, *held))
 
 
 @dataclass
@@ -230,11 +231,12 @@ def _build_score(tested: Tested | None) -> Callable[[Any], Array] | None:
     outputs = build_outputs(tested)
 
     @jax.jit
-    def score(points: Any, inputs: Any, targets: Array) -> Array:
+    def score(points: Any, inputs: Any, targets: Array, weights: Any) -> Array:
         values = outputs(jax.tree.map(lambda leaf: leaf[0], points), inputs)
-        return jax.vmap(lambda one: tested.likelihood.score(one, targets)["nll"])(values)
+        law = tested.likelihood
+        return jax.vmap(lambda one: law.score(one, targets, weights)["nll"])(values)
 
-    return lambda points: score(points, tested.inputs, tested.targets)
+    return lambda points: score(points, tested.inputs, tested.targets, tested.weights)
 
 
 def _at(carry: Carry, points: Any) -> Carry:

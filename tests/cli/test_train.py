@@ -256,15 +256,75 @@ def test_real_numbers_from_a_file_to_predictions_without_it(capsys, tmp_path, mo
     assert parts["total"] ** 2 == pytest.approx(2.5**2 + parts["epistemic"] ** 2)
     run_json(capsys, "predict", "run", "new.npy", "--members", "--out", "each.npz")
     assert np.load("each.npz")["sd"].shape == (2, 7)
+    weights = rng.uniform(size=40)
+    np.savez("known.npz", inputs=inputs, targets=targets, weights=weights)
+    np.save("far.npy", inputs + 50)
+    given = ["known.npz", "--interval", "0.8", "--against", "far.npy", "--out", "ends.npz"]
+    numbers, written = run_json(capsys, "predict", "run", *given), np.load("ends.npz")
+    assert numbers["scores"] == trained.metrics(data=(inputs, targets, weights))._asdict()
+    error = np.average((trained.predict(inputs).mean - targets) ** 2, weights=weights)
+    assert numbers["scores"]["rmse"] == pytest.approx(np.sqrt(error), rel=1e-4)
+    assert np.all(written["low"] < written["mean"]) and np.all(written["high"] > written["mean"])
+    assert written["high"][0] == pytest.approx(trained.predict(inputs, interval=0.8).high[0])
+    inside, outside = (trained.predict(x, members=True) for x in (inputs, inputs + 50))
+    apart = [rx.predict.uncertainty(x).epistemic for x in (inside, outside)]
+    assert numbers["against"]["auroc_epistemic"] == pytest.approx(rx.predict.auroc(*apart))
     assert main(["predict", "run", "new.npy"]) == 0
     assert "Standard deviations, root mean square: total" in capsys.readouterr().out
     for arguments, sentence in (
         (["predict", "run", "new.npy", "--out", "a.npy"], "write the name of a .npz file"),
         (["predict", "run", "new.npy", "--by", "logits"], "--by is 'logits'"),
+        (["predict", "run", "new.npy", "--interval", "90"], "interval is 90.0; give a number"),
         (["summary", "run", "--outside", "digits"], "the run has no classes"),
         (["resume", "run", "--epochs", "9"], "There is no file"),
     ):
         assert sentence in run_failing(capsys, *arguments)
+
+
+LAW = """
+import jax.numpy as jnp
+import replicax as rx
+
+own = rx.Likelihood("own", lambda y, v: -v - y * jnp.exp(-v), jnp.exp, jnp.exp,
+                    lambda y, v: 1 - jnp.exp(-y * jnp.exp(-v)), support="positive")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("likelihood", "score"),
+    [("poisson", "rmse"), ("law.py:own", "rmse"), ("ordinal", "brier"), ("multilabel", "brier")],
+)
+def test_likelihoods_by_name_from_file_to_scores(likelihood, score, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    Path("law.py").write_text(LAW)
+    rng = np.random.default_rng(0)
+    inputs, counts = rng.normal(size=(40, 2)), 1 + rng.poisson(5, 40)
+    outcomes = counts % 3 if likelihood == "ordinal" else counts
+    outcomes = np.stack([counts > 4, counts > 6], 1) + 0 if likelihood == "multilabel" else outcomes
+    kind = "labels" if score == "brier" else "targets"
+    rows = {"inputs": inputs, kind: outcomes, "weights": rng.uniform(size=40)}
+    np.savez("rows.npz", **rows)
+    options = ["--data", "rows.npz", "--model", "mlp-4", "--batch-size", "8", "--replicas", "2"]
+    options += ["--validation", "8", "--epochs", "6", "--no-progress", "--likelihood", likelihood]
+    balanced = ["--class-weight", "balanced"]
+    options += balanced if kind == "labels" else []
+    summary = run_json(capsys, "train", *options, "--out", "run")
+    assert summary["averaged"] == 2 and np.isfinite(summary["averages"][0]["nll"])
+    assert main(["report", "run"]) == 0
+    capsys.readouterr()
+    if ":" not in likelihood:
+        Path("rows.npz").rename("moved.npz")
+    np.savez("known.npz", **rows)
+    numbers = run_json(capsys, "predict", "run", "known.npz", "--out",
+                       "p.npz" if kind == "targets" else "p.npy")  # fmt: skip
+    assert np.isfinite(numbers["scores"][score])
+    if kind == "targets":
+        options[options.index("--validation") + 1] = "9"
+        arguments = [*options, *balanced, "--data", "known.npz", "--out", "other"]
+        said = run_failing(capsys, "train", *arguments)
+        assert "class-weight is 'balanced', and known.npz has targets: leave it out" in said
 
 
 def test_predict_refuses_what_is_no_image(here, capsys, tmp_path):

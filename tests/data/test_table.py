@@ -24,6 +24,8 @@ def test_names_say_what_is_learnt(tmp_path: Path) -> None:
     classes = as_table("b", {"inputs": X, "labels": LABELS})
     assert classes.has_classes and classes.num_outcomes == 3 and classes.test is None
     assert as_table("b", {"inputs": X, "labels": np.eye(4)[LABELS]}).num_outcomes == 4
+    held = as_table("b", {"inputs": X, "labels": LABELS, "weights": TARGETS}).validation_split(3)
+    assert [len(part[2]) for part in (held.train, held.test)] == [len(X) - 3, 3]  # type: ignore
 
 
 def test_rows_are_held_out() -> None:
@@ -44,6 +46,9 @@ def test_images_of_bytes_become_a_data_set() -> None:
         table.dataset()
     dataset = table.validation_split(2).dataset()
     assert isinstance(dataset, Dataset) and dataset.num_classes == 3
+    weighted = as_table("b", {"inputs": IMAGES, "labels": LABELS, "weights": LABELS + 1})
+    with pytest.raises(ValueError, match="images of bytes and weights: give the images as float"):
+        weighted.validation_split(2).dataset()
     shades = dataset.train_images / 255
     assert dataset.mean == pytest.approx((shades.mean(),))
     assert dataset.std == pytest.approx((shades.std(),))
@@ -53,6 +58,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "nothing": ({}, "holds nothing; it needs inputs"),
     "no outcomes": ({"inputs": X}, "either labels"),
     "both": ({"inputs": X, "labels": LABELS, "targets": TARGETS}, "either labels"),
+    "too few weights": ({"inputs": X, "labels": LABELS, "weights": [1.0]}, "weights an array of"),
     "misspelt": ({"input": X, "labels": LABELS}, "Did you mean 'inputs'"),
     "half a test": ({"inputs": X, "labels": LABELS, "test_inputs": X}, "has no test_labels"),
     "a test of others": (

@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 from common import quick_jit
 
-from replicax.networks.likelihoods import Categorical, Gaussian, RegressionSums
+from replicax.networks.likelihoods import gaussian
+from replicax.networks.outcomes import Classes, Numbers, NumberSums
 
 KEY = jax.random.key(0)
 LABELS = np.array([0, 2, 1, 1])
 VALUES = jax.random.normal(KEY, (4, 2))
 OUTPUTS = jax.random.normal(KEY, (3, 4, 2, 2))
 CASES = {
-    "classes": (Categorical(3), jax.random.normal(KEY, (3, 4, 3)), LABELS),
-    "gaussian": (Gaussian((1.0, 2.0), (3.0, 0.5)), OUTPUTS.at[..., 1].set(0.7), VALUES),
+    "classes": (Classes(3), jax.random.normal(KEY, (3, 4, 3)), LABELS),
+    "gaussian": (Numbers(gaussian(), (1.0, 2.0), (3.0, 0.5)), OUTPUTS.at[..., 1].set(0.7), VALUES),
 }
 
 
@@ -62,9 +63,9 @@ def test_one_network_is_judged_as_an_average_of_one(name: str) -> None:
 def test_the_calibration_error_is_over_levels_of_5_to_95_percent() -> None:
     """Of two targets, one in intervals of 30 % and more, the other in those of 80 % and more."""
     zeros = np.zeros((2, 1))
-    sums = RegressionSums(zeros, zeros + 1, np.zeros(2), np.array([[0.36], [0.89]]), 1.0)
+    sums = NumberSums(zeros, zeros + 1, np.zeros(2), np.array([[0.36], [0.89]]), 1.0)
     levels = np.arange(5, 96, 5) / 100
     covered = ((levels > 0.299).astype(float) + (levels > 0.799)) / 2
-    found = Gaussian().metrics(sums, zeros, "probabilities")
+    found = Numbers(gaussian()).metrics(sums, zeros, "probabilities")
     assert found.calibration_error == pytest.approx(np.mean(np.abs(covered - levels)))
     assert (found.coverage_50, found.coverage_90) == (0.5, 1.0)

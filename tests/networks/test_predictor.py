@@ -112,7 +112,11 @@ def test_a_pair_has_equally_many_rows_of_both() -> None:
         ((np.ones((0, 2)), np.ones(0)), "at least one"),
         ((np.ones(2), np.float32(1)), "equally many rows"),
         ((np.ones(2),), "give a pair"),
-        ((np.ones(2), np.ones(2), np.ones(2)), "give a pair"),
+        ((np.ones(2), np.ones(2), np.ones(2), np.ones(2)), "give a pair"),
+        ((np.ones(2), np.ones(2), np.ones(3)), "give one number for each row"),
+        ((np.ones(2), np.ones(2), np.array([1.0, -1.0])), "finite ones of at least 0"),
+        ((np.ones(2), np.ones(2), np.zeros(2)), "not all 0"),
+        ((np.ones(2), np.ones(2), np.array([1.0, np.nan])), "finite ones"),
         (np.ones((2, 2)), "give a pair"),
         (({}, np.ones(2)), "equally many rows"),
         ((np.ones(2), {"a": np.ones(2)}), "give one array"),
@@ -146,7 +150,7 @@ class Sums:
     def check(self, shape: Any, rows: int) -> None:
         self.checked.append((shape, rows))
 
-    def combine(self, outputs: Any, weights: Any, by: str) -> Any:
+    def combine(self, outputs: Any, weights: Any, by: str, interval: None) -> Any:
         return jnp.tensordot(weights, outputs, 1) * (2 if by else 1)
 
     def members(self, outputs: Any) -> Any:

@@ -10,7 +10,7 @@ from tiny_networks import EXCHANGING, LADDER, NETWORK, tiny_problem
 
 import replicax as rx
 from replicax.networks import predict
-from replicax.networks.likelihoods import coverage_by_level
+from replicax.networks.outcomes import coverage_by_level
 from replicax.networks.report import _plot_coverage, plot_training, sections_of
 from replicax.networks.tempered import tempered
 from replicax.results.figure_style import panels
@@ -37,7 +37,7 @@ def test_sections(trained):
 def test_reliability_has_counts_and_intervals(trained):
     bins = predict.reliability(trained.log_probabilities(), trained.labels)
     filled = bins.count > 0
-    right, often = plot_training(trained)["predictions"].axes
+    right, often, _ = plot_training(trained)["predictions"].axes
     assert_allclose([bar.get_height() for bar in right.patches], bins.accuracy[filled])
     ends = np.array([segment[:, 1] for segment in right.collections[0].get_segments()])
     assert_allclose(ends, predict.accuracy_interval(bins)[filled], atol=1e-6)

@@ -12,7 +12,8 @@ import pytest
 
 import replicax as rx
 from replicax.networks.checks import check_apart, checked_first, find_training_problems
-from replicax.networks.likelihoods import Categorical, Gaussian
+from replicax.networks.likelihoods import gaussian
+from replicax.networks.outcomes import Classes, Numbers
 from replicax.networks.task import Supervised
 from replicax.networks.train import _warn_of_low_peak, build_evaluation
 from replicax.run.methods import as_method
@@ -73,7 +74,7 @@ def trained_of(
         average=SimpleNamespace(weight=weight),
         epochs={"nll": np.array([nll])},
         result=SimpleNamespace(code=code),
-        likelihood=Categorical(3),
+        likelihood=Classes(3),
     )
 
 
@@ -113,7 +114,7 @@ def test_real_numbers_and_losses_that_are_worse_than_a_guess_are_a_problem() -> 
     targets = np.array([[0.0, 1000.0], [2.0, 1002.0]])
     unit = {"centre": (1.0, 1001.0), "spread": (1.0, 1.0)}
     trained = trained_of(3, [1.0, 1.0])
-    trained.likelihood, trained.labels = Gaussian(**unit), targets
+    trained.likelihood, trained.labels = Numbers(gaussian(), **unit), targets
     trained.epochs["rmse"] = np.array([[99.0, 99.0], [0.5, 9.9]])
     assert find_training_problems(trained) == []
     trained.epochs["rmse"] = np.array([[0.5, 10.1]])
@@ -121,7 +122,7 @@ def test_real_numbers_and_losses_that_are_worse_than_a_guess_are_a_problem() -> 
     assert "rungs [1]" in sentence and "with an RMSE of 10.1 on the test instead of 1" in sentence
     untested = trained_of(3, [1.0, 1.0])
     untested.epochs, untested.likelihood, untested.energy_scale = {}, None, 8.0
-    untested.predicts = Predicts(Categorical(3).to_json(), inputs=None)
+    untested.predicts = Predicts(Classes(3).to_json(), inputs=None)
     untested._final = lambda name: np.array([[8.0, 8 * 11.05]])
     (sentence,) = find_training_problems(untested)
     assert "rungs [1]" in sentence and "with a loss of 11.1 in the last step" in sentence

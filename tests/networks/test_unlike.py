@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import replicax as rx
-from replicax.networks.likelihoods import Categorical
+from replicax.networks.outcomes import Classes
 from replicax.networks.pairs import columns_of, seen_in
 from replicax.networks.predictor import _difference
 
@@ -66,7 +66,7 @@ def test_predictions_tell_it_also_from_a_folder(kind: str, tmp_path: Path) -> No
 
 def test_one_output_is_no_class() -> None:
     with pytest.raises(ValueError, match="one output, and one class has probability 1"):
-        Categorical().check((5, 1), 5)
+        Classes().check((5, 1), 5)
 
 
 def test_a_problem_with_one_output_refuses_to_predict() -> None:
