@@ -28,7 +28,9 @@ from replicax.run.program import Program
 _AHEAD_BYTES = 2**16  # of randomness a step: up to here it is drawn many steps ahead
 _BLOCK_STEPS = 1024  # steps drawn ahead at once, to stay in the cache
 _CHUNK_BYTES = 2**26  # of records on the device
-_SPREAD_CHUNK_BYTES = 2**22  # of records that devices send each other at the end of a chunk
+# Of those that devices send each other at the end of a chunk; or that a short chunk of a run with
+# jumps would fill with zeros, in more time than its steps take.
+_SMALL_CHUNK_BYTES = 2**22
 _CHUNK_STEPS = 2**16
 FIRST_STEPS = 64  # of a run, before its pace is known
 _CHUNK_SECONDS = 0.5  # that a chunk takes, and no longer: the host sees the run in between
@@ -212,7 +214,8 @@ def chunk_capacity(program: Program, carry: Carry) -> int:
         draw_bytes *= program.draws_per_step
     per_step = num_chains * num_replicas + -(-draw_bytes // program.thin)
     per_step += program.batches.bytes_per_step(int(carry.state.step))
-    most = _CHUNK_BYTES if program.mesh is None else _SPREAD_CHUNK_BYTES
+    is_small = program.mesh is not None or program.draws_per_step > 1
+    most = _SMALL_CHUNK_BYTES if is_small else _CHUNK_BYTES
     return int(np.clip(most // max(per_step, 1), 1, _CHUNK_STEPS))
 
 

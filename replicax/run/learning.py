@@ -53,6 +53,7 @@ _GOOD, _ALMOST = 0.5, 0.3  # acceptance of a mixture from which little is left t
 _EVEN = 0.25  # how often all pairs of a ladder swap from which little is left to learn
 _SETTLING = 12  # last steps of a burn-in that is cut short, in which step sizes settle
 _GAUSSIAN = 1.35  # between logarithms of temperatures, times sqrt(d), for a Gaussian to swap half
+_HOTTEST = 100.0  # a longer ladder than up to here begins as for any target
 
 
 class Learning(Between):
@@ -133,17 +134,16 @@ class Learning(Between):
         return carry._replace(state=state._replace(ladder=ladder, order=order))
 
     def _as_long(self, program: Program, ladder: Any) -> Any:
-        """Return the ladder; if its end is free and there is one mode, as long as a Gaussian's is
-        of which pairs swap every other time."""
-        barrier = program.settings.tuning.barrier
+        """Return the ladder; where its end is free and there is one mode, as long as a Gaussian's
+        on which all pairs swap about every other time, unless that is longer than it is."""
+        barrier, d = program.settings.tuning.barrier, len(self.state["covariance"])
         first = np.asarray(devices.to_host(ladder.temperature))
         num_pairs = first.shape[1] - 1
-        is_free = barrier.on_host and barrier.free_until and np.isfinite(barrier.hottest)
-        if not (is_free and self.state["is_single"] and num_pairs > 1):
+        hottest = np.exp(num_pairs * _GAUSSIAN / np.sqrt(d))
+        is_free = barrier.on_host and barrier.free_until and not program.settings.redraws
+        if not (is_free and self.state["is_single"] and hottest < min(_HOTTEST, first[0, -1])):
             return ladder
-        hottest = np.exp(num_pairs * _GAUSSIAN / np.sqrt(len(self.state["covariance"])))
-        shorter = geometric(1.0, min(hottest, first[0, -1]), num_pairs + 1)
-        shorter = np.broadcast_to(first[0, 0] * shorter, first.shape)
+        shorter = np.broadcast_to(geometric(1.0, hottest, num_pairs + 1), first.shape)
         return ladder._replace(temperature=_placed(shorter, ladder.temperature))
 
     def _begun(self, program: Program, carry: Carry, points: np.ndarray) -> Carry:
