@@ -368,8 +368,10 @@ def stride(round_ends: tuple[int, ...], step: Any, places: int) -> Any:
     """Return every how many steps something is kept in the round of `step`, so that it has places
     for all of it."""
     lengths = np.diff([0, *round_ends, 2 * round_ends[-1]])
-    strides = jnp.asarray(-(-lengths // places), jnp.int32)
-    return strides[jnp.searchsorted(jnp.array(round_ends), step, side="right")]
+    strides = (-(-lengths // places)).astype(np.int32)
+    if isinstance(step, int):  # on the host, where nothing is to be compiled
+        return strides[np.searchsorted(round_ends, step, side="right")]
+    return jnp.asarray(strides)[jnp.searchsorted(jnp.array(round_ends), step, side="right")]
 
 
 def _keep_gradients(

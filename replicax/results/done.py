@@ -293,9 +293,9 @@ class Watch:
         """Return the length of the first part of a run, after which it is looked at."""
         return min(max(self.first, 2 * (burn_in or 0)), self.max_steps)
 
-    def say(self, words: str | Callable[[], str]) -> None:
+    def say(self, words: str) -> None:
         if self.shows:
-            print(words if isinstance(words, str) else words(), file=sys.stderr, flush=True)
+            print(words, file=sys.stderr, flush=True)
 
 
 def watched(session: Session, limits: Limits, sweeps: bool = False) -> tuple[Session, Watch]:
@@ -313,7 +313,8 @@ def until_done(posterior: "Posterior", session: Session, watch: Watch) -> "Poste
         short, steps = shortcomings(posterior), posterior.num_steps
         words = "; ".join(one.words for one in short)
         where = f"Step {steps:,}" if posterior.sweeps is None else f"Sweep {steps:,}"
-        watch.say(lambda: f"{where}: {in_words(posterior)}.")
+        if watch.shows:  # the words take as long as the numbers
+            watch.say(f"{where}: {in_words(posterior)}.")
         if not short:
             asked = [one.name for one in numbers(posterior) if not np.isnan(one.value)]
             return _ended(

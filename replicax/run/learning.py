@@ -127,9 +127,8 @@ class Learning(Between):
         chosen = np.where(finite[:, None], drawn, own).reshape(num_chains, colder, d)
         carry = self._begun(program, carry, np.concatenate([chosen, points[:, colder:]], axis=1))
         root = np.linalg.cholesky(found.covariance)
-        ladder = _with_root(
-            self._as_long(program, carry.state.ladder), np.broadcast_to(root, (num_chains, num_replicas, d, d))
-        )
+        root = np.broadcast_to(root, (num_chains, num_replicas, d, d))
+        ladder = _with_root(self._as_long(program, carry.state.ladder), root)
         state = carry.state._replace(mixture=_placed(padded(mixture), carry.state.mixture))
         return carry._replace(state=state._replace(ladder=ladder, order=order))
 
@@ -208,10 +207,8 @@ class Learning(Between):
         pooled = Verdicts(verdicts.count.sum(), verdicts.wanted.sum(axis=0))
         if not pooled.count:
             return state
-        self.state = {
-            **self.state,
-            "swap_rate": np.float32(np.min(pooled.wanted / pooled.count, initial=1.0)),
-        }
+        slowest = np.min(pooled.wanted / pooled.count, initial=1.0)
+        self.state = {**self.state, "swap_rate": np.array(slowest, np.float32)}
         tuned = np.asarray(self._equalised(np.int32(step - 1), temperature[0], pooled))
         tuned = np.broadcast_to(tuned, temperature.shape)
         empty = jax.tree.map(np.zeros_like, verdicts)
@@ -221,30 +218,29 @@ class Learning(Between):
         )
 
     def _has_learned(self, program: Program, step: int) -> bool:
-        """Return whether the rest of the burn-in would hardly change anything: a posterior with one
+        """Return whether the rest of the burn-in would hardly change anything: a posterior of one
         mode by every sign, a mixture that was good in two rounds one after another, judged on draws
         of the ladder, and a ladder on which all pairs swap."""
-        before, now = np.append(np.nan, self.state["acceptance"])[
-            program.round_ends.index(step) :
-        ][:2]
+        place, acceptance = program.round_ends.index(step), self.state["acceptance"]
         return bool(
             self.state["is_single"]
-            and before >= _ALMOST
-            and now >= _GOOD
-            and not self.state["swap_rate"] < _EVEN
-            and step >= min(program.settings.tuning.barrier.round_ends)
-            and max(step, program.round_ends[-1]) < program.burn_in - _SETTLING
+            and place > 0
+            and acceptance[place - 1] >= _ALMOST
+            and acceptance[place] >= _GOOD
+            and self.state["swap_rate"] >= _EVEN
+            and step < program.round_ends[-1] < program.burn_in - _SETTLING
         )
 
     def _set_forward(self, program: Program, carry: Carry, records: Any) -> Carry:
-        """Return the carry with its clock set to near the end of the burn-in. In the records nothing
-        moves in the steps between."""
+        """Return the carry with its clock set to near the end of the burn-in; in the records
+        nothing moves in the steps between."""
         to = program.burn_in - _SETTLING
-        self.state["spared"] = np.array(to - int(carry.state.step), np.int32)
         for group, rows in standing_still(program, devices.to_host(carry), to).items():
             records.append(group, rows)
-        moved = _placed(np.asarray(to), carry.state.step)
-        return carry._replace(state=carry.state._replace(step=moved))
+        spared = np.array(to - int(carry.state.step), np.int32)
+        self.state = {**self.state, "spared": spared}
+        step = _placed(np.asarray(to), carry.state.step)
+        return carry._replace(state=carry.state._replace(step=step))
 
     def _with_all_in_reach(self, program: Program, state: Any) -> Any:
         """Return the state with replicas moved that their rungs, new in this round, cannot hold."""
