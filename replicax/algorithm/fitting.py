@@ -20,6 +20,7 @@ _LARGEST = 64  # components of a fit, the wide one left out
 _WIDE_SHARE = 0.05  # of the wide component
 _HEAVY = 4.0  # degrees of freedom of heavy-tailed components and of the wide one
 _GAIN = 1.02  # by which a new mixture must be better than the old one
+_SATISFIED = 0.8  # acceptance of an old mixture beside which no new ones are sought
 _LEAST_LOG_WEIGHT = -7.0  # of a component that an earlier round found
 
 
@@ -268,7 +269,7 @@ def choose(
                 best = Chosen(one, acceptance, name_of)
         return best is not before
 
-    if len(states) >= FEWEST_JUDGED:
+    if len(states) >= FEWEST_JUDGED and best.acceptance < _SATISFIED:
         _consider_sizes(fitted, rng, towards, consider)
     return best._replace(evaluations=seen)
 

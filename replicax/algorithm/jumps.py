@@ -297,7 +297,7 @@ def _decide(log_weight: Array, threshold: Array) -> Array:
     numbers = jnp.arange(1, len(log_weight), dtype=jnp.int32)
     start = jnp.zeros((), jnp.int32), log_weight[0]
     steps = numbers, log_weight[1:], threshold
-    return jax.lax.scan(one, start, steps, unroll=min(16, len(numbers)))[1]
+    return jax.lax.scan(one, start, steps, unroll=min(4, len(numbers)))[1]
 
 
 def start_stats(dtype: Any = jnp.float32) -> JumpStats:

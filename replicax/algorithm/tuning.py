@@ -113,13 +113,15 @@ class BarrierTuning:
     moves to where a pair rejects about half of its attempts: round trips are fastest there.
 
     Verdicts count from step `first_step` on, when replicas have left their starts. The hottest
-    temperature is free in rounds that end before step `free_until`, and fixed then.
+    temperature is free in rounds that end before step `free_until`, and fixed then. Temperatures
+    may be renewed `on_host`, by the verdicts of all chains.
     """
 
     round_ends: tuple[int, ...] = tuple(64 * 2**i for i in range(25))
     first_step: int = 0
     hottest: float = 1.0
     free_until: int = 0
+    on_host: bool = False
 
 
 @dataclass(frozen=True)
@@ -271,9 +273,11 @@ def tune_temperatures(
         verdicts.count + jnp.asarray(attempted, jnp.int32),
         verdicts.wanted + (wanted & attempted).astype(verdicts.wanted.dtype),
     )
+    if tuning.on_host:
+        return temperature, added
     return jax.lax.cond(
         _is_last(step, tuning.round_ends) & (added.count > 0),
-        lambda: (_equalised(tuning, step, temperature, added), jax.tree.map(jnp.zeros_like, added)),
+        lambda: (equalised(tuning, step, temperature, added), jax.tree.map(jnp.zeros_like, added)),
         lambda: (temperature, added),
     )
 
@@ -283,7 +287,9 @@ def _is_last(step: Array, round_ends: tuple[int, ...]) -> Array:
     return jnp.any(step == jnp.array(round_ends) - 1)
 
 
-def _equalised(tuning: BarrierTuning, step: Array, temperature: Array, verdicts: Verdicts) -> Array:
+def equalised(
+    tuning: BarrierTuning, step: Array | int, temperature: Array, verdicts: Verdicts
+) -> Array:
     """Return temperatures that cut the measured barrier into equal parts."""
     num_pairs = temperature.shape[0] - 1
     count = verdicts.count.astype(temperature.dtype)
@@ -362,8 +368,10 @@ def stride(round_ends: tuple[int, ...], step: Any, places: int) -> Any:
     """Return every how many steps something is kept in the round of `step`, so that it has places
     for all of it."""
     lengths = np.diff([0, *round_ends, 2 * round_ends[-1]])
-    strides = jnp.asarray(-(-lengths // places), jnp.int32)
-    return strides[jnp.searchsorted(jnp.array(round_ends), step, side="right")]
+    strides = (-(-lengths // places)).astype(np.int32)
+    if isinstance(step, int):  # on the host, where nothing is to be compiled
+        return strides[np.searchsorted(round_ends, step, side="right")]
+    return jnp.asarray(strides)[jnp.searchsorted(jnp.array(round_ends), step, side="right")]
 
 
 def _keep_gradients(

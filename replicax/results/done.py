@@ -33,6 +33,7 @@ FEWEST_TRIPS = 10  # of a chain, the mean of all, since the ladder is frozen
 MOST_UNEQUAL = 4  # times the fewest of a chain, for the mean of all
 LARGEST_RHAT = 1.01
 ENOUGH_DRAWS = 400  # effective ones, of all chains together, in bulk and tails
+_MOST_JUDGED = 4_000  # evenly spaced draws of a chain that tell these numbers
 LARGEST_ERROR = 0.1  # of the log evidence, where there is one
 NUM_CHAINS = 4  # unless the user says otherwise
 FIRST_STEPS = 600  # of a run that decides itself how long it is
@@ -154,6 +155,7 @@ def _of_draws(posterior: "Posterior") -> list[Number]:
 
 def _of(checked: dict[str, np.ndarray], before: dict[str, np.ndarray]) -> list[Number]:
     """Return the numbers of draws, and of the coldest replica before its jumps."""
+    checked, before = _thinned(checked), _thinned(before)
     components = {name: values for name, values in checked.items() if np.ptp(values) > 0}
     before = {name: values for name, values in before.items() if name in components}
     sizes = (("bulk", diagnostics.bulk_size), ("tails", diagnostics.tail_size))
@@ -165,6 +167,13 @@ def _of(checked: dict[str, np.ndarray], before: dict[str, np.ndarray]) -> list[N
             for part, size in sizes if components
         ),
     ]  # fmt: skip
+
+
+def _thinned(components: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {
+        name: values[:, :: -(-values.shape[1] // _MOST_JUDGED) or 1]
+        for name, values in components.items()
+    }
 
 
 def _rhat(name: str, components: dict[str, np.ndarray]) -> list[Number]:
@@ -298,7 +307,8 @@ def until_done(posterior: "Posterior", session: Session, watch: Watch) -> "Poste
         short, steps = shortcomings(posterior), posterior.num_steps
         words = "; ".join(one.words for one in short)
         where = f"Step {steps:,}" if posterior.sweeps is None else f"Sweep {steps:,}"
-        watch.say(f"{where}: {in_words(posterior)}.")
+        if watch.shows:  # the words take as long as the numbers
+            watch.say(f"{where}: {in_words(posterior)}.")
         if not short:
             asked = [one.name for one in numbers(posterior) if not np.isnan(one.value)]
             return _ended(

@@ -277,7 +277,8 @@ class Posterior:
             return {name: int(n) for name, n in zip(("minima", "learning", "jumps"), counts)}
         search, renewals, before = (int(count) for count in final["learning.evaluations"])
         jumps = before + int(np.sum(final["jumps.proposals"], dtype=float))
-        ladder = int(final["learning.gradients_per_step"]) * self.num_steps
+        taken = self.num_steps - int(final["learning.spared"])
+        ladder = int(final["learning.gradients_per_step"]) * taken
         return {"search": search, "renewals": renewals, "ladder": ladder, "jumps": jumps}
 
     @property
@@ -610,6 +611,13 @@ class Posterior:
         from replicax.results.problems import find_problems
 
         return find_problems(self)
+
+    @cached_property
+    def _mixing_problems(self) -> list[str | None]:
+        """What `diagnostics.find_mixing_problems` says, computed once."""
+        from replicax.results.diagnostics import find_mixing_problems
+
+        return find_mixing_problems(self)
 
     @cached_property
     def _gradient_problem(self) -> str | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from replicax.results import diagnostics, evidence, mixture
-from replicax.results.diagnostics import exchanges, find_mixing_problems
+from replicax.results.diagnostics import exchanges
 from replicax.results.remedies import (
     is_bayesian,
     longer,
@@ -62,7 +62,7 @@ def with_cures(posterior: "Posterior") -> list[tuple[str, str]]:
     ended = _in_burn_in(posterior)
     if ended is not None:  # what else is seen, a burn-in that is over may have cured
         return [(ended, "length")]
-    of_draws = find_mixing_problems(posterior)
+    of_draws = posterior._mixing_problems
     # Where moves are accepted or rejected, jumps are only the cause of draws that mix slowly.
     looks = any(of_draws) or not posterior.metadata.resolved.adjusted
     seen = posterior._gradient_problem if looks else None

@@ -28,7 +28,9 @@ from replicax.run.program import Program
 _AHEAD_BYTES = 2**16  # of randomness a step: up to here it is drawn many steps ahead
 _BLOCK_STEPS = 1024  # steps drawn ahead at once, to stay in the cache
 _CHUNK_BYTES = 2**26  # of records on the device
-_SPREAD_CHUNK_BYTES = 2**22  # of records that devices send each other at the end of a chunk
+# Of those that devices send each other at the end of a chunk; or that a short chunk of a run with
+# jumps would fill with zeros, in more time than its steps take.
+_SMALL_CHUNK_BYTES = 2**22
 _CHUNK_STEPS = 2**16
 FIRST_STEPS = 64  # of a run, before its pace is known
 _CHUNK_SECONDS = 0.5  # that a chunk takes, and no longer: the host sees the run in between
@@ -54,10 +56,9 @@ def empty(program: Program, carry: Carry, capacity: int) -> Rows:
     num_slots, num_draws = num_draws, num_draws * program.draws_per_step
     num_points = _num_points(program, capacity) + 1
     jumps = bool(jax.tree.leaves(carry.state.mixture))
-    small = jnp.int8 if num_replicas <= 128 else jnp.int16
     return Rows(
         count=jnp.array(0),
-        rung_of=jnp.zeros((capacity, *chains, num_replicas), small),
+        rung_of=jnp.zeros((capacity, *chains, num_replicas), _rung_type(num_replicas)),
         draws=jax.tree.map(
             lambda leaf: jnp.zeros(
                 (num_draws, *chains, num_rungs, *leaf.shape[len(chains) + 1 :]), leaf.dtype
@@ -79,6 +80,10 @@ def empty(program: Program, carry: Carry, capacity: int) -> Rows:
             for name, value in _history(carry).items()
         },
     )
+
+
+def _rung_type(num_replicas: int) -> Any:
+    return jnp.int8 if num_replicas <= 128 else jnp.int16
 
 
 def _num_draws(program: Program, capacity: int) -> int:
@@ -172,6 +177,17 @@ def to_records(program: Program, rows: Rows, step: int, done: int) -> dict[str, 
     }
 
 
+def standing_still(program: Program, carry: Carry, until: int) -> dict[str, dict]:
+    """Return the rows of the steps from that of a carry on the host to `until`, in none of which
+    anything moves, by group of records and variable."""
+    rung_of, step, every = carry.state.rung_of, int(carry.state.step), program.history_every
+    points = until // every - step // every
+    still = lambda value, count: np.repeat(np.asarray(value)[None], count, axis=0)  # noqa: E731
+    rows = still(rung_of.astype(_rung_type(rung_of.shape[-1])), until - step)
+    history = {name: still(value, points) for name, value in _history(carry).items()}
+    return {"steps": {"rung_of": rows}, "history": history}
+
+
 def first_rows(rows: Any, count: int) -> np.ndarray:
     """Return a copy of the first rows, cut on the host: the device would compile every length."""
     return np.asarray(rows)[:count].copy()
@@ -198,7 +214,8 @@ def chunk_capacity(program: Program, carry: Carry) -> int:
         draw_bytes *= program.draws_per_step
     per_step = num_chains * num_replicas + -(-draw_bytes // program.thin)
     per_step += program.batches.bytes_per_step(int(carry.state.step))
-    most = _CHUNK_BYTES if program.mesh is None else _SPREAD_CHUNK_BYTES
+    is_small = program.mesh is not None or program.draws_per_step > 1
+    most = _SMALL_CHUNK_BYTES if is_small else _CHUNK_BYTES
     return int(np.clip(most // max(per_step, 1), 1, _CHUNK_STEPS))
 
 
@@ -232,10 +249,11 @@ class Chunks:
     """The chunks of a run, compiled once; each is as long as the pace allows, and ends where the
     host has to see the run."""
 
-    def __init__(self, program: Program, carry: Carry) -> None:
+    def __init__(self, program: Program, carry: Carry, compute: Callable | None = None) -> None:
         self.program, self.step = program, int(carry.state.step)
         self.capacity = chunk_capacity(program, carry)
-        self._chunk = build_chunk(program, program.keys, self.capacity)
+        # A run that goes on has traced its target already.
+        self.compute = compute or build_chunk(program, program.keys, self.capacity)
         self._pace = Pace(min(self.capacity, FIRST_STEPS), self.capacity)
 
     def feed(self) -> tuple[int, Any]:
@@ -250,7 +268,7 @@ class Chunks:
         and the rate in steps per second."""
         program, began = self.program, time.monotonic()
         slots = draw_slots(program, self.step, count, self.capacity)
-        carry, rows = self._chunk(carry, data, count, slots)
+        carry, rows = self.compute(carry, data, count, slots)
         ahead = self.step + count
         program.batches.read_ahead(ahead, min(count, program.num_steps - ahead))
         done = int(rows.count)

@@ -22,13 +22,21 @@ from replicax.algorithm.labels import (
     mixture_in_order,
     ordered,
 )
-from replicax.algorithm.ladder import Metric
+from replicax.algorithm.ladder import Metric, geometric
 from replicax.algorithm.mixture import Mixture, in_use, no_mixture, padded
 from replicax.algorithm.tiles import build_energies
-from replicax.algorithm.tuning import MOST_DENSE, StepSizes, metric_root, stride
+from replicax.algorithm.tuning import (
+    MOST_DENSE,
+    StepSizes,
+    Verdicts,
+    equalised,
+    metric_root,
+    stride,
+)
 from replicax.run import devices
 from replicax.run.blas import one_thread
 from replicax.run.carry import Carry
+from replicax.run.chunk import standing_still
 from replicax.run.compiled_once import compiled_once, on_disk
 from replicax.run.initial import build_carry, check_finite
 from replicax.run.program import Program
@@ -41,6 +49,11 @@ _AT_ONCE = 64  # points whose energies are evaluated together
 _HALVINGS = 60  # of the way from a start to a minimum
 _FASTEST = 0.5  # the largest learning rate in the unit of a new metric
 _LEAST_ACCEPTED = 2.0  # jumps of a step, at the end of learning, for which jumps are worth it
+_GOOD, _ALMOST = 0.5, 0.3  # acceptance of a mixture from which little is left to learn, and before
+_EVEN = 0.25  # how often all pairs of a ladder swap from which little is left to learn
+_SETTLING = 12  # last steps of a burn-in that is cut short, in which step sizes settle
+_GAUSSIAN = 1.35  # between logarithms of temperatures, times sqrt(d), for a Gaussian to swap half
+_HOTTEST = 100.0  # a longer ladder than up to here begins as for any target
 
 
 class Learning(Between):
@@ -60,11 +73,17 @@ class Learning(Between):
             "acceptance": np.full(
                 len(program.round_ends), np.nan, np.float32
             ),  # of jumps, after each round
+            # Whether all starts of the search ended in one minimum.
+            "is_single": np.array(False),
+            "swap_rate": np.array(np.nan, np.float32),  # the smallest of a pair, in the last round
+            # Steps of the burn-in that were not taken: nothing was left to learn.
+            "spared": np.array(0, np.int32),
         }
         moves = program.num_chains * program.num_replicas
         self._gradients = moves * program.kernel.traits.gradients  # of the ladder, in one step
         self.places = label_places(program.target.exchangeable, like)
         self._energies = compiled_once(build_energies(program.target, self.unravel))
+        self._equalised = compiled_once(partial(equalised, program.settings.tuning.barrier))
 
     def final(self, state: Any) -> dict[str, np.ndarray]:
         """Return how the rounds went."""
@@ -72,6 +91,7 @@ class Learning(Between):
             "learning.evaluations": np.asarray(state["evaluations"]),
             "learning.gradients_per_step": np.asarray(self._gradients),
             "learning.acceptance": np.asarray(state["acceptance"]),
+            "learning.spared": np.asarray(state["spared"]),
         }
 
     @one_thread()
@@ -98,6 +118,7 @@ class Learning(Between):
         if mixture is None or found.covariance is None:
             return self._begun(program, carry, points)
         self.state["covariance"] = np.asarray(found.covariance, np.float32)
+        self.state["is_single"] = np.array(len(found.minima) == 1 and not found.rejected)
         rng = np.random.default_rng([program.seed % 2**32, 0])
         colder = num_replicas - num_replicas // 2
         drawn = fitting.draw(mixture, rng, num_chains * colder).astype(starts.dtype)
@@ -106,11 +127,23 @@ class Learning(Between):
         chosen = np.where(finite[:, None], drawn, own).reshape(num_chains, colder, d)
         carry = self._begun(program, carry, np.concatenate([chosen, points[:, colder:]], axis=1))
         root = np.linalg.cholesky(found.covariance)
-        ladder = _with_root(
-            carry.state.ladder, np.broadcast_to(root, (num_chains, num_replicas, d, d))
-        )
+        root = np.broadcast_to(root, (num_chains, num_replicas, d, d))
+        ladder = _with_root(self._as_long(program, carry.state.ladder), root)
         state = carry.state._replace(mixture=_placed(padded(mixture), carry.state.mixture))
         return carry._replace(state=state._replace(ladder=ladder, order=order))
+
+    def _as_long(self, program: Program, ladder: Any) -> Any:
+        """Return the ladder; where its end is free and there is one mode, as long as a Gaussian's
+        on which all pairs swap about every other time, unless that is longer than it is."""
+        barrier, d = program.settings.tuning.barrier, len(self.state["covariance"])
+        first = np.asarray(devices.to_host(ladder.temperature))
+        num_pairs = first.shape[1] - 1
+        hottest = np.exp(num_pairs * _GAUSSIAN / np.sqrt(d))
+        is_free = barrier.on_host and barrier.free_until and not program.settings.redraws
+        if not (is_free and self.state["is_single"] and hottest < min(_HOTTEST, first[0, -1])):
+            return ladder
+        shorter = np.broadcast_to(geometric(1.0, hottest, num_pairs + 1), first.shape)
+        return ladder._replace(temperature=_placed(shorter, ladder.temperature))
 
     def _begun(self, program: Program, carry: Carry, points: np.ndarray) -> Carry:
         """Return the carry at other points."""
@@ -154,12 +187,60 @@ class Learning(Between):
             return carry, {}
         state = carry.state
         with on_disk(quick=0.0):
+            state = self._renew_temperatures(program, state, step)
             if isinstance(state.ladder.scale, Metric):
                 state = self._renew_metric(program, state, step)
             if jax.tree.leaves(state.mixture):
                 state = self._renew_mixture(program, state, step)
                 state = self._with_all_in_reach(program, state)
-        return carry._replace(state=state), {}
+        carry = carry._replace(state=state)
+        if self._has_learned(program, step):
+            carry = self._set_forward(program, carry, records)
+        return carry, {}
+
+    def _renew_temperatures(self, program: Program, state: Any, step: int) -> Any:
+        """Return the state with temperatures by the verdicts of all chains, where that is due."""
+        barrier = program.settings.tuning.barrier
+        if not barrier.on_host or step not in barrier.round_ends:
+            return state
+        temperature, verdicts = devices.to_host((state.ladder.temperature, state.verdicts))
+        pooled = Verdicts(verdicts.count.sum(), verdicts.wanted.sum(axis=0))
+        if not pooled.count:
+            return state
+        slowest = np.min(pooled.wanted / pooled.count, initial=1.0)
+        self.state = {**self.state, "swap_rate": np.array(slowest, np.float32)}
+        tuned = np.asarray(self._equalised(np.int32(step - 1), temperature[0], pooled))
+        tuned = np.broadcast_to(tuned, temperature.shape)
+        empty = jax.tree.map(np.zeros_like, verdicts)
+        return state._replace(
+            ladder=state.ladder._replace(temperature=_placed(tuned, state.ladder.temperature)),
+            verdicts=_placed(empty, state.verdicts),
+        )
+
+    def _has_learned(self, program: Program, step: int) -> bool:
+        """Return whether the rest of the burn-in would hardly change anything: a posterior of one
+        mode by every sign, a mixture that was good in two rounds one after another, judged on draws
+        of the ladder, and a ladder on which all pairs swap."""
+        place, acceptance = program.round_ends.index(step), self.state["acceptance"]
+        return bool(
+            self.state["is_single"]
+            and place > 0
+            and acceptance[place - 1] >= _ALMOST
+            and acceptance[place] >= _GOOD
+            and self.state["swap_rate"] >= _EVEN
+            and step < program.round_ends[-1] < program.burn_in - _SETTLING
+        )
+
+    def _set_forward(self, program: Program, carry: Carry, records: Any) -> Carry:
+        """Return the carry with its clock set to near the end of the burn-in; in the records
+        nothing moves in the steps between."""
+        to = program.burn_in - _SETTLING
+        for group, rows in standing_still(program, devices.to_host(carry), to).items():
+            records.append(group, rows)
+        spared = np.array(to - int(carry.state.step), np.int32)
+        self.state = {**self.state, "spared": spared}
+        step = _placed(np.asarray(to), carry.state.step)
+        return carry._replace(state=carry.state._replace(step=step))
 
     def _with_all_in_reach(self, program: Program, state: Any) -> Any:
         """Return the state with replicas moved that their rungs, new in this round, cannot hold."""

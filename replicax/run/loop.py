@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import jax
@@ -26,15 +26,18 @@ def run(
     records: Records,
     session: Session,
     evaluation: Between,
+    compute: Callable | None = None,
 ) -> None:
-    """Run from the step of `carry` to the last, and record how the run ended.
+    """Run from the step of `carry` to the last, and record how the run ended; `compute` is the
+    compiled chunk of a run that goes on.
 
     A signal, a callback's "stop", the end of the batches or a non-finite energy end it before;
     SIGTERM and SIGUSR1 end the process as well, once all is saved.
     """
     with interruptible() as signals, Saver(records, program, evaluation) as saver:
         with _watching(program, carry, session) as watchers, contextlib.closing(program.batches):
-            result = _loop(program, carry, saver, watchers, signals)
+            chunks = Chunks(program, carry, compute)
+            result = _loop(chunks, carry, saver, watchers, signals)
         saver.finish(result)
     if signals and is_first():
         print(result.sentence, file=sys.stderr, flush=True)
@@ -43,14 +46,14 @@ def run(
 
 
 def _loop(
-    program: Program,
+    chunks: Chunks,
     carry: Carry,
     saver: Saver,
     watchers: list[Callback],
     signals: list[int],
 ) -> Result:
     """Run chunk after chunk, and return how the run ended."""
-    chunks, result = Chunks(program, carry), None
+    program, result = chunks.program, None
     if program.mesh is not None:
         carry = devices.place(program.mesh, carry)
     if saver.records.shared is not None:
@@ -63,6 +66,7 @@ def _loop(
             break
         carry, rows, rate = chunks.advance(carry, count, data)
         carry, numbers = saver.append(carry, rows)
+        chunks.step = int(carry.state.step)  # a burn-in may be cut short
         result = _ending(program, carry, signals, saver.records.folder)
         with _saving_on_error(saver, carry):
             stops, reason = _watched(saver, carry, rate, numbers, rows, watchers)
@@ -70,6 +74,8 @@ def _loop(
             result = Result("stopped", f"Stopped at step {chunks.step}{reason}")
         saver.save_if_due(carry)
     saver.save(carry)
+    if saver.records.standing is not None:
+        saver.records.standing = saver.records.standing._replace(compute=chunks.compute)
     return result or Result("finished", f"All {program.num_steps} steps were done.")
 
 

@@ -377,7 +377,7 @@ def tuning(
         until=until,
         measure_steps=plan.pretrain_steps + (_MEASURE_STEPS if measures else 0),
         measure_buffer=measures_buffer,
-        barrier=_barrier(method, until, hottest, plan.pretrain_steps),
+        barrier=_barrier(method, plan, until, hottest),
         step_sizes=_step_sizes(method, plan),
     )
 
@@ -397,14 +397,18 @@ def _adapted_rungs(method: Method, plan: Plan, rule: Rule) -> str | None:
     return "learning_rate" if np.ndim(method.learning_rate) > 0 else None
 
 
-def _barrier(method: Method, until: int | None, hottest: float, begins: int = 0) -> BarrierTuning:
+def _barrier(method: Method, plan: Plan, until: int | None, hottest: float) -> BarrierTuning:
     if until is None:
         return BarrierTuning()
+    begins = plan.pretrain_steps
     length = max(until - begins, 1)
     ends = tuple(begins + end for end in _round_ends(length)[-4:])
+    # Where the host renews what is learned anyway, it pools the verdicts of the chains.
+    on_host = bool(method.jumps) and set(ends) <= set(learning_ends(plan))
+    first = begins + length // 16
     if not is_auto(method.temperature):
-        return BarrierTuning(ends, begins + length // 16)
-    return BarrierTuning(ends, begins + length // 16, hottest, free_until=begins + length // 2 + 1)
+        return BarrierTuning(ends, first, on_host=on_host)
+    return BarrierTuning(ends, first, hottest, begins + length // 2 + 1, on_host)
 
 
 def _step_sizes(method: Method, plan: Plan) -> StepSizeTuning | None:

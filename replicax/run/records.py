@@ -105,6 +105,7 @@ class Standing(NamedTuple):
     program: Program
     carry: Carry
     evaluation: Between
+    compute: Callable | None = None  # its compiled chunk
 
 
 class Records:

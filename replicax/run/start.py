@@ -184,7 +184,7 @@ def extended(records: Records, task: Task | None, num_steps: int, session: Sessi
     more = records.copy()
     resolved = replace(records.metadata.resolved, num_steps=num_steps)
     more.write_metadata(replace(records.metadata, run=options, resolved=resolved, result=None))
-    run(program, carry, more, session, copy(standing.evaluation))
+    run(program, carry, more, session, copy(standing.evaluation), standing.compute)
     return more
 
 
@@ -193,7 +193,7 @@ def retuned(
 ) -> tuple[Records, Any]:
     """Run anew from where the replicas of a run are: with a new burn-in, and no earlier draws. So
     many `redraws`, unless they are 0, take evaluations from the jumps."""
-    program, carry, _ = _standing(records, task)
+    program, carry, *_ = _standing(records, task)
     places = np.asarray(carry.state.replica_at)
     by_rung = jax.tree.map(
         lambda leaf: np.asarray(leaf)[np.arange(len(places))[:, None], places], carry.state.points

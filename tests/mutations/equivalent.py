@@ -17,9 +17,9 @@ _BY_REASON: dict[str, tuple[str, ...]] = {
         "algorithm/tuning.py:_free_end: end < best -> end <= best",
     ),
     "One rounding error more or less is as near to 0.": (
-        "algorithm/tuning.py:_equalised: 16 * jnp.finfo(place.dtype).eps -> "
+        "algorithm/tuning.py:equalised: 16 * jnp.finfo(place.dtype).eps -> "
         "17 * jnp.finfo(place.dtype).eps",
-        "algorithm/tuning.py:_equalised: 16 * jnp.finfo(place.dtype).eps -> "
+        "algorithm/tuning.py:equalised: 16 * jnp.finfo(place.dtype).eps -> "
         "15 * jnp.finfo(place.dtype).eps",
     ),
     "How long a fit goes on at most; what it finds is judged by its proposals in any case.": (
@@ -65,7 +65,7 @@ _BY_REASON: dict[str, tuple[str, ...]] = {
     "Only speed: how many steps or rows are computed at once.": (
         "run/chunk.py:: _AHEAD_BYTES = 2 ** 16 -> _AHEAD_BYTES = 2 * 2 ** 16",
         "run/chunk.py:: _BLOCK_STEPS = 1024 -> _BLOCK_STEPS = 2048",
-        "run/chunk.py:: _SPREAD_CHUNK_BYTES = 2 ** 22 -> _SPREAD_CHUNK_BYTES = 2 * 2 ** 22",
+        "run/chunk.py:: _SMALL_CHUNK_BYTES = 2 ** 22 -> _SMALL_CHUNK_BYTES = 2 * 2 ** 22",
         "run/chunk.py:: FIRST_STEPS = 64 -> FIRST_STEPS = 65",
         "run/chunk.py:: FIRST_STEPS = 64 -> FIRST_STEPS = 63",
         "run/chunk.py:_build_segments.chunk: size <= _AHEAD_BYTES -> size < _AHEAD_BYTES",

@@ -424,13 +424,13 @@ MEANINGS = (
     ),
     Meaning(
         "the coldest temperature stays",
-        "_equalised",
+        "equalised",
         "tuned = tuned.at[0].set(temperature[0])",
         "tuned = tuned * 1.01",
     ),
     Meaning(
         "the hottest temperature stays unless it is free",
-        "_equalised",
+        "equalised",
         "return tuned if tuning.free_until else tuned.at[-1].set(temperature[-1])",
         "return tuned",
     ),

@@ -16,6 +16,8 @@ import replicax as rx
 from replicax.algorithm.fitting import log_density
 from replicax.algorithm.mixture import Mixture, make_mixture
 from replicax.run import blas, learning
+from replicax.run.options import Session
+from replicax.run.start import extended
 
 STEPS, BURN_IN = 420, 240
 
@@ -30,11 +32,11 @@ def start(key):
     return 4 * jax.random.normal(key, (2,))
 
 
-def sample(chunk_steps=None, **options):
+def sample(target=two_modes, chunk_steps=None, **options):
     options = {"num_steps": STEPS, "burn_in": BURN_IN, "num_chains": 2, "seed": 1} | options
     options = {"method": rx.posterior(jumps=64)} | options
     with chunks_of(chunk_steps):
-        return rx.sample(two_modes, start, num_replicas=4, progress=False, **options)
+        return rx.sample(target, start, num_replicas=4, progress=False, **options)
 
 
 def values(run):
@@ -173,6 +175,66 @@ def test_chains_and_replicas_on_four_devices_learn_what_one_does() -> None:
         command, env=os.environ | {"XLA_FLAGS": flags}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+# A burn-in that is cut short
+
+
+def one_mode(x):
+    return jnp.sum((x - 3.0) ** 2 / jnp.array([1.0, 4.0])) / 2
+
+
+@pytest.fixture(scope="module")
+def short():
+    return sample(one_mode, num_steps=700)
+
+
+def test_a_burn_in_ends_where_nothing_is_left_to_learn(short, whole) -> None:
+    spared = int(short._records.final["learning.spared"])
+    assert 0 < spared < BURN_IN and whole._records.final["learning.spared"] == 0
+    assert short.rung_of.shape[1] == short.num_steps == 700
+    still = np.all(short.rung_of[:, 1:] == short.rung_of[:, :-1], axis=(0, 2))
+    assert np.all(still[BURN_IN - 12 - spared : BURN_IN - 13])
+    gradients = 2 * 4 * 8 * (700 - spared)
+    assert short.jumps["evaluations"]["ladder"] == gradients
+    assert short.round_trips.min() >= 10
+    draws = short.draws.reshape(-1, 2)
+    np.testing.assert_allclose(draws.mean(axis=0), [3, 3], atol=0.15)
+    np.testing.assert_allclose(draws.std(axis=0), [1, 2], rtol=0.08)
+
+
+@pytest.mark.parametrize("stop", [61, slow(BURN_IN - 5)])
+def test_a_run_with_a_short_burn_in_resumes_bit_for_bit(stop, short, tmp_path) -> None:
+    """From a round that is its last, and from the steps after it."""
+    stopped = sample(
+        one_mode,
+        num_steps=700,
+        run_dir=tmp_path / "run",
+        callback=lambda progress: "stop" if progress.step >= stop else None,
+        chunk_steps=9,
+    )
+    assert stopped.num_steps < 700
+    assert_same(rx.resume(tmp_path / "run", one_mode, progress=False), short)
+
+
+def test_all_chains_have_the_temperatures_that_their_verdicts_together_make(whole) -> None:
+    assert np.ptp(whole.temperatures, axis=0).max() == 0
+    assert len(np.unique(whole.history["temperature"][0, :, 1])) > 1
+
+
+def test_a_run_that_goes_on_traces_its_target_no_more(short) -> None:
+    traced = []
+
+    def energy(x):
+        traced.append(x)
+        return one_mode(x)
+
+    run = sample(energy, num_steps=300)
+    before = len(traced)
+    more = extended(run._records, None, 340, Session(progress=False))
+    assert before == len(traced) > 0 and int(more.final["step"]) == 340
+    again = sample(one_mode, num_steps=340)
+    np.testing.assert_array_equal(more.read("steps", "rung_of"), np.moveaxis(again.rung_of, 0, 1))
 
 
 # Where replicas begin
