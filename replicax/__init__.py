@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from replicax.api import sample as sample
     from replicax.networks import predict as predict
     from replicax.networks.classification import classification as classification
+    from replicax.networks.frozen import freeze as freeze
     from replicax.networks.regression import regression as regression
     from replicax.networks.task import Test as Test
     from replicax.networks.task import supervised as supervised
@@ -63,6 +64,7 @@ _NAMES = {
     "algorithm.tuning": "Gain",
     "api": "load resume sample",
     "networks.classification": "classification",
+    "networks.frozen": "freeze",
     "networks.regression": "regression",
     "networks.task": "Test supervised",
     "networks.train": "train",
