@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from replicax.networks import predict as predict
     from replicax.networks.classification import classification as classification
     from replicax.networks.frozen import freeze as freeze
+    from replicax.networks.last_layer import last_layer as last_layer
     from replicax.networks.regression import regression as regression
     from replicax.networks.task import Test as Test
     from replicax.networks.task import supervised as supervised
@@ -65,6 +66,7 @@ _NAMES = {
     "api": "load resume sample",
     "networks.classification": "classification",
     "networks.frozen": "freeze",
+    "networks.last_layer": "last_layer",
     "networks.regression": "regression",
     "networks.task": "Test supervised",
     "networks.train": "train",

@@ -77,8 +77,8 @@ def _as_network(network: Any, start: Any) -> Network:
     """Return the network; that of a function starts where the pretrained one is."""
     if not isinstance(start, tuple | list) or len(start) != 2 or not jax.tree.leaves(start[0]):
         raise ValueError(
-            f"The start is {show(start)}; give the pretrained (params, model_state), and {{}} where "
-            "there is no state."
+            f"The start is {show(start)}; give the pretrained (params, model_state), and {{}} "
+            "where there is no state."
         )
     if isinstance(network, Network):
         return network
