@@ -130,9 +130,10 @@ def _matches(patterns: list[str], names: list[str]) -> list[bool]:
     """Return whether a name has one of the patterns, or belongs to a part of that name."""
 
     def fits(name: str, pattern: str) -> bool:
-        rest = name[len(pattern) :]
-        is_part = name.startswith(pattern) and (not rest or rest[0] in "._")
-        return is_part or fnmatchcase(name, pattern)
+        # Names have no brackets: ".layers[2]" of Equinox is ".layers_2_".
+        part = pattern.replace("[", "_").replace("]", "_")
+        rest = name[len(part) :]
+        return (name.startswith(part) and rest[:1] in ("", ".")) or fnmatchcase(name, pattern)
 
     for pattern in patterns:
         if not any(fits(name, pattern) for name in names):

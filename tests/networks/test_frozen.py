@@ -48,7 +48,8 @@ def of_features() -> Any:
 
 
 def trained(problem: Any, method: Any, **options: Any) -> rx.Trained:
-    replicas = jax.vmap(HEAD.init)(jax.random.split(jax.random.key(1), NUM_REPLICAS))
+    count = 1 if str(method).startswith("cyc") else NUM_REPLICAS
+    replicas = jax.vmap(HEAD.init)(jax.random.split(jax.random.key(1), count))
     chosen = {"epochs": 3, "num_replicas": NUM_REPLICAS, "keep_networks": True} | options
     return rx.train(problem, rx.per_replica(replicas), method=method, progress=False, **chosen)
 
