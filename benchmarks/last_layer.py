@@ -158,8 +158,13 @@ def main() -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     results: list[dict[str, Any]] = []
+    if options.out and options.out.exists():  # of a run that was interrupted
+        results = json.loads(options.out.read_text())
+    done = {(one["num_rows"], one["seed"]) for one in results}
     for num_rows in options.rows:
         for seed in range(options.seeds):
+            if (num_rows, seed) in done:
+                continue
             print(f"{num_rows} rows, seed {seed}", flush=True)
             scores = measured(seed, num_rows)
             results.append({"num_rows": num_rows, "seed": seed, "scores": scores})
