@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from replicax.api import sample as sample
     from replicax.networks import predict as predict
     from replicax.networks.classification import classification as classification
+    from replicax.networks.frozen import freeze as freeze
+    from replicax.networks.last_layer import last_layer as last_layer
     from replicax.networks.likelihoods import Likelihood as Likelihood
     from replicax.networks.regression import regression as regression
     from replicax.networks.task import Test as Test
@@ -65,6 +67,8 @@ _NAMES = {
     "api": "load resume sample",
     "networks.likelihoods": "Likelihood",
     "networks.classification": "classification",
+    "networks.frozen": "freeze",
+    "networks.last_layer": "last_layer",
     "networks.regression": "regression",
     "networks.task": "Test supervised",
     "networks.train": "train",

@@ -81,3 +81,14 @@ def test_moons_are_learnt_and_far_away_is_less_certain_than_inside(tmp_path, mon
     assert scope["exchanged"].metrics().nll < scope["single"]
     epistemic = {place: float(parts.epistemic[0]) for place, parts in scope["doubt"].items()}
     assert epistemic["far away"] > 0.05 > 5 * epistemic["inside a moon"]
+
+
+@pytest.mark.slow
+def test_the_last_layer_of_a_trained_network_tells_strange_digits_apart(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    scope = runpy.run_path(str(EXAMPLES / "last_layer.py"), run_name="__main__")
+    assert scope["posterior"].problems() == []
+    found = scope["found"]
+    assert found["posterior"]["auroc"] > found["network"]["auroc"] > 0.8
+    assert max(one["nll"] for one in found.values()) < 0.25
+    np.testing.assert_allclose(scope["head"].best["weight"].shape, (32, 8))

@@ -123,7 +123,9 @@ class Predictor:
         outputs = np.asarray(jax.jit(self.outputs)(params, state, two), float).ravel()[:_PROBED]
         return tuple(outputs.tolist()) if np.isfinite(outputs).all() else None
 
-    def check_start(self, like: Any) -> None:
+    def check_start(
+        self, like: Any, what: str = "start has", whose: str = "the network of the problem"
+    ) -> None:
         """Raise unless a network with the shapes of `like` is one that the network initialises."""
         init, adds = getattr(self.network, "init", None), self.adds
         if init is None:
@@ -133,8 +135,9 @@ class Predictor:
         found = jax.tree.map(lambda leaf: leaf.shape, like[0])
         if own != found:
             raise ValueError(
-                "The start has other parameters than the network of the problem: give the init of "
-                "this network, rx.train(problem, network.init, ...)."
+                f"The {what} other parameters than {whose}: give those that belong together, "
+                "problem and network.init; of a network that is partly frozen the network that "
+                "rx.freeze returns."
             )
 
     def check(self, like: Any, inputs: Any = None) -> None:

@@ -253,8 +253,9 @@ class Trained(Posterior):
                 "The problem is a loss without predictions: write rx.supervised(..., logits=...), "
                 "a function logits(params, model_state, inputs)."
             )
-        probe = None if self.predicts is None else self.predicts.probe
-        predictor.warn_unless(probe, jax.tree.map(lambda x: x[0], self.points))
+        one = jax.tree.map(lambda x: x[0], self.points)
+        predictor.check_start(one, "networks of the run have", "this network")
+        predictor.warn_unless(None if self.predicts is None else self.predicts.probe, one)
         return predictor
 
     @property

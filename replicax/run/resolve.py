@@ -125,7 +125,7 @@ def _for_law(task: Task, run: Sampling, method: Method) -> tuple[Sampling, Metho
     adjusts = method.kernel is None
     ladder_given = any(np.size(x) > 2 for x in (method.learning_rate, method.temperature))
     if run.num_replicas is None and not ladder_given:
-        run = replace(run, num_replicas=_NUM_REPLICAS)
+        run = replace(run, num_replicas=task.usual_replicas or _NUM_REPLICAS)
     if run.num_replicas == 1:
         alone = {"schedule": "none", "adapt": False}
         method = _filled(method, alone)

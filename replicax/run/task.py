@@ -63,6 +63,11 @@ class Task:
         return start
 
     @property
+    def usual_replicas(self) -> int | None:
+        """How many rungs this target needs, where it knows."""
+        return None
+
+    @property
     def tested_on(self) -> Any:
         """Arrays beside the rows on which results depend, None if there are none."""
         return None

@@ -21,6 +21,7 @@ _BESIDE = {  # pages that benchmarks write into the same folder
     "peers": "A race with other samplers: NumPyro, TensorFlow Probability, BlackJAX, PyTorch",
     "rows": "Many rows: exact draws in a handful of sweeps",
     "small-table2": "Table 2 in small: the paper's methods and a deep ensemble, on three depths",
+    "last-layer": "A last layer drawn exactly, beside the last-layer Laplace of laplace-torch",
     "exchange": "Does exchange beat an ensemble of networks?",
 }
 _VERDICTS = {True: "met", False: "**not met**", None: ""}
