@@ -5,6 +5,7 @@ stay in place, and the rates with which optimizers step move between them (`step
 """
 
 import json
+import warnings
 from array import array
 from dataclasses import fields
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ import numpy as np
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.schedule import Sequential
 from replicax.algorithm.state import Settings
-from replicax.errors import at_least, check_number, choose, show
+from replicax.errors import RunProblem, at_least, choose, show
 from replicax.interop.extras import import_extra
 from replicax.run import parts
 from replicax.run.carry import PAIR_COUNTS, completed_trips
@@ -23,6 +24,7 @@ from replicax.run.options import SEEDS, whole
 from replicax.run.parts import Plan
 from replicax.run.resolve import with_usual
 from replicax.run.storage.metadata import to_plain
+from replicax.torch import trips
 from replicax.torch.decisions import Decisions, prepare_jax
 from replicax.torch.losses import check_finite, to_host
 from replicax.torch.optimizers import check_langevin, check_optimizers, reset_memory
@@ -30,6 +32,7 @@ from replicax.torch.ranks import Ranks
 from replicax.torch.stepping import Noise, Stepping, common_course
 
 FORMAT = 2  # of `state_dict`
+_STEPPED_BY = 50  # steps in which every optimizer has stepped, also with AMP
 _LONGEST = 2**31 - 1  # steps; a loop of the user's own does not tell how many it will take
 
 
@@ -112,6 +115,10 @@ class Exchange:
         self._paths = array("h")  # the rungs of all replicas, step after step
         self._points: list[dict[str, Any]] = []  # of the history
         self.num_steps = 0  # done
+        self._has_told = False  # that there was no round trip
+        rate = self._settings.tuning.target_swap_rate
+        self._plan = trips.Plan(self.num_replicas, rate, self.window, adapt is True)
+        self._patience = self._plan.patience
         self._set_rungs()
         for replica, stepping in enumerate(self._steppings, self._ranks.first):
             noise = Noise(torch, self, seed, replica) if self._settings.langevin else None
@@ -140,10 +147,27 @@ class Exchange:
         self._paths.extend(self._rung_of)
         if self.num_steps % self._history_every == 0:
             self._record()
+        if self.num_steps == _STEPPED_BY:
+            self._tell_who_stands()
+        if self.num_steps == self._patience:
+            self._tell_of_trips()
         if self._settings.on_swap == "reset":
             for number, optimizer in enumerate(self._optimizers, self._ranks.first):
                 if before[number] != self._rung_of[number]:
                     reset_memory(self._torch, optimizer)
+
+    def _tell_who_stands(self) -> None:
+        """Warn if an optimizer has not stepped at all."""
+        for number, stepping in enumerate(self._steppings):
+            if not stepping.has_stepped:
+                warnings.warn(
+                    f"optimizers[{number}] has not stepped in {_STEPPED_BY} steps of the exchange. "
+                    "Rates of rungs are set while optimizers step: call step() of those that the "
+                    "exchange was given.",
+                    RunProblem,
+                    stacklevel=3,
+                )
+                return
 
     def _course_here(self) -> float:
         return common_course([x.course() for x in self._steppings], self._ranks.first)
@@ -230,7 +254,7 @@ class Exchange:
         read, steps = self._decisions.read, self.num_steps
         verdicts, windows, swaps = read(".counters.pairs")
         counted = max(steps - self._settings.tuning.measure_steps, 1)
-        trips = int(completed_trips(read(".counters.turns")).sum())
+        made = int(completed_trips(read(".counters.turns")).sum())
         return {
             "num_steps": steps,
             "num_replicas": self.num_replicas,
@@ -239,14 +263,27 @@ class Exchange:
             "target_swap_rate": self._settings.tuning.target_swap_rate,
             "verdict_rate": (verdicts / counted).tolist(),
             "window_swap_rate": (swaps / np.maximum(windows, 1)).tolist(),
-            "round_trips": trips,
-            "round_trips_per_1000_steps": 1000 * trips / counted,
+            "round_trips": made,
+            "round_trips_per_1000_steps": 1000 * made / counted,
             "learning_rates": self.learning_rates.tolist(),
             "factor": self.factor,
             "buffer": self.buffer,
             "cold": self.cold,
             "rung_of": self.rung_of,
+            "problems": self._tell_of_trips(),
         }
+
+    def _tell_of_trips(self) -> list[str]:
+        """Warn once if no replica has made a round trip, and return this in a list."""
+        made = completed_trips(self._decisions.read(".counters.turns")).sum()
+        if made or not self.num_steps or self._settings.schedule.name == "none":
+            return []
+        accepted = float(self._decisions.read(".counters.pairs")[0].min()) / self.num_steps
+        said = trips.without_round_trip(self._plan, self.num_steps, accepted)
+        if not self._has_told:
+            warnings.warn(said, RunProblem, stacklevel=3)
+        self._has_told = True
+        return [said]
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that the exchange needs to resume exactly; the same on all ranks."""

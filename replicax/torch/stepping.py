@@ -157,7 +157,8 @@ def common_course(courses: Sequence[float], first: int = 0) -> float:
 
 
 class Noise:
-    """Noise in the gradients of a model on rungs with a temperature, added when its optimizer steps.
+    """Noise in the gradients of a model, added when its optimizer steps, on rungs with a
+    temperature.
 
         g <- g + sqrt(2 (1 - momentum) tau / eta) xi
 
