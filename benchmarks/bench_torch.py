@@ -1,4 +1,5 @@
-"""What `rx.torch.Exchange.step` adds to a training step in PyTorch.
+"""What `rx.torch.Exchange` adds to a training step in PyTorch: its own step, and in every step of an
+optimizer the rate of its rung.
 
 Losses come as floats, and as scalar tensors and one tensor of the device; beside each stands the
 copy of the losses to the host alone, which a loop that prints them pays anyway. The last line is
@@ -7,6 +8,7 @@ JSON: microseconds per step by the wall clock and by the processor's, median, le
 
 import json
 import sys
+import warnings
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from timing import (
 )
 
 import replicax as rx
+from replicax.errors import RunProblem
 
 try:
     import torch
@@ -42,6 +45,7 @@ def main() -> None:
     elif not torch.cuda.is_available():
         sys.exit("PyTorch sees no GPU here.")
     torch.set_num_threads(1)
+    warnings.simplefilter("ignore", RunProblem)  # random numbers are no training
     free = free_memory(device)
     num_steps = 20 if arguments.quick else 2000
     rows, checks, added_by = [], [], {}
@@ -72,6 +76,10 @@ def main() -> None:
             added_by[f"{num_replicas} {kind}"] = {"added": spread_of(added), "copy": copy}
             if num_replicas <= 10:
                 checks.append(Check.of(rows[-1], bound=BOUND))
+    for rate in ("float", "tensor"):
+        added = stepping_adds(rate, num_steps, arguments.repeats, device)
+        rows.append(Row.of(f"added to a step of Adam, its rate a {rate}", "us", added))
+        added_by[f"Adam {rate}"] = {"added": spread_of(added)}
     more = {
         "torch": torch.__version__,
         "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
@@ -85,6 +93,27 @@ def main() -> None:
         report(rows, checks, arguments, **more)
     finally:  # it ends the program
         print(json.dumps(line))
+
+
+def stepping_adds(rate: str, num_steps: int, repeats: int, device: str) -> Timing:
+    """What an exchange adds to the step of an optimizer."""
+
+    def adam() -> Any:
+        param = torch.zeros(3, requires_grad=True, device=device)
+        param.grad = torch.ones_like(param)
+        lr = 0.1 if rate == "float" else torch.tensor(0.1, device=device)
+        return torch.optim.Adam([param], lr=lr, capturable=device == "cuda")
+
+    def steps(optimizer: Any) -> int:
+        for _ in range(num_steps):
+            optimizer.step()
+        return num_steps
+
+    alone, both = adam(), [adam(), adam()]
+    rx.torch.Exchange(both, learning_rate=(0.005, 0.02))
+    cases = {"alone": lambda: steps(alone), "exchanged": lambda: steps(both[0])}
+    timings = interleave(cases, repeats)
+    return timings["exchanged"] - timings["alone"]
 
 
 def free_memory(device: str) -> int:

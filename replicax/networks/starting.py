@@ -19,7 +19,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from replicax import theory
 from replicax.algorithm import kernels
 from replicax.algorithm.kernel import Kernel
 from replicax.algorithm.ladder import Ladder
@@ -35,11 +34,10 @@ from replicax.run.parts import is_auto, plain_kernel, pretrain_epochs
 from replicax.run.program import Program
 from replicax.run.resolve import resolve
 from replicax.run.sources import SourceBatches
+from replicax.theory.round_trips import expected_round_trips, fitting_swap_rate
 
 _PRETRAIN = 300 / 800  # of the epochs, as in the paper
 _LADDER, _COLD = (1 / 20, 1 / 5), 1 / 20  # of the peak rate, which is 0.1 in the paper
-_SWAP_RATES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
-_ENOUGH_TRIPS = 5
 
 _FACTOR = 10 ** (1 / 3)  # from one candidate to the next
 _SEVEN = 10 ** (np.arange(7) / 3)
@@ -111,9 +109,8 @@ def _with_swap_rate(problem: Supervised, method: Method, run: Training) -> Metho
     if not _swaps_by_rate(method) or method.target_swap_rate is not None or run.num_replicas < 2:
         return method
     steps = (run.epochs - pretrain_epochs(run, method)) * problem.steps_per_epoch
-    trips = [_expected_trips(method, rate, run.num_replicas, steps) for rate in _SWAP_RATES]
-    enough = [rate for rate, some in zip(_SWAP_RATES, trips) if some >= _ENOUGH_TRIPS]
-    return replace(method, target_swap_rate=min(enough, default=_SWAP_RATES[np.argmax(trips)]))
+    rate = fitting_swap_rate(steps, run.num_replicas, _window(method))
+    return replace(method, target_swap_rate=rate)
 
 
 def _swaps_by_rate(method: Method) -> bool:
@@ -121,13 +118,9 @@ def _swaps_by_rate(method: Method) -> bool:
     return method.has_ladder and method.rule in (None, "deterministic")
 
 
-def _expected_trips(method: Method, swap_rate: float, num_replicas: int, steps: float) -> float:
-    """Return how many round trips Lemma 1 expects in so many steps."""
-    window = method.window or 1
-    if method.window is None and method.schedule == "deo_star":
-        window = theory.optimal_window(num_replicas, swap_rate)
-    rate = theory.round_trip_rate(1 - swap_rate, window=window, num_replicas=num_replicas)
-    return steps * float(rate)
+def _window(method: Method) -> int | None:
+    """Return the window of a method, None for that of Theorem 1."""
+    return method.window or (None if method.schedule == "deo_star" else 1)
 
 
 def warn(problem: Supervised, program: Program) -> None:
@@ -141,13 +134,13 @@ def warn(problem: Supervised, program: Program) -> None:
         return
     steps = program.num_steps - pretrain_epochs(run, method) * problem.steps_per_epoch
     count, rate = program.num_replicas, float(method.target_swap_rate or 0.0)
-    trips = _expected_trips(method, rate, count, steps)
+    trips = expected_round_trips(steps, rate, count, _window(method))
     if trips >= 1:
         return
-    others = [(_expected_trips(replace(method, window=None), other, count, steps), other)
-              for other in _SWAP_RATES]  # fmt: skip
-    best, other = max(others)
+    window = _window(replace(method, window=None))
+    other = fitting_swap_rate(steps, count, window)
     remedy = f"write method={written(method.name, f'target_swap_rate={other}')}"
+    best = expected_round_trips(steps, other, count, window)
     if best < 1:
         epochs = int(np.ceil(run.epochs / best))
         remedy = f"write {epochs:,} epochs with target_swap_rate={other}, or fewer networks"

@@ -12,6 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from replicax.theory import inputs
 from replicax.theory.inputs import Numbers, as_number
 
+_SWAP_RATES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
+_ENOUGH = 5  # round trips
+
 
 def round_trip_time(
     rejection_rate: ArrayLike, window: ArrayLike = 1, num_replicas: int | None = None
@@ -44,6 +47,31 @@ def round_trip_rate(
     """
     num_replicas = inputs.check_rejection_rates(rejection_rate, num_replicas)[2]
     return num_replicas / round_trip_time(rejection_rate, window, num_replicas)
+
+
+def expected_round_trips(
+    num_steps: float, swap_rate: float, num_replicas: int, window: int | None = None
+) -> float:
+    """Return how many round trips Lemma 1 expects in so many steps, in the windows of Theorem 1
+    unless another is given.
+
+    >>> round(expected_round_trips(1000, 0.4, num_replicas=16), 1)
+    49.8
+    """
+    window = window or optimal_window(num_replicas, swap_rate)
+    return num_steps * float(round_trip_rate(1 - swap_rate, window, num_replicas))
+
+
+def fitting_swap_rate(num_steps: float, num_replicas: int, window: int | None = None) -> float:
+    """Return the lowest of seven swap rates that makes five round trips in so many steps, or the
+    one that makes most.
+
+    >>> fitting_swap_rate(1000, num_replicas=4), fitting_swap_rate(10, num_replicas=4)
+    (0.05, 0.4)
+    """
+    trips = [expected_round_trips(num_steps, rate, num_replicas, window) for rate in _SWAP_RATES]
+    enough = [rate for rate, some in zip(_SWAP_RATES, trips) if some >= _ENOUGH]
+    return min(enough, default=_SWAP_RATES[int(np.argmax(trips))])
 
 
 def round_trip_time_seo(rejection_rate: ArrayLike, num_replicas: int | None = None) -> float:

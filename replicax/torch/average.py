@@ -55,7 +55,7 @@ def average(
     Args:
         models_or_checkpoints: modules, state dicts, or paths of files with state dicts.
         loader: yields the same (inputs, labels) in every iteration: do not shuffle.
-        model: a module; checkpoints are loaded into a copy of it.
+        model: a module; checkpoints are loaded into a copy of it, compiled or not.
         weights: weights of the networks, equal by default.
         device: device of the inputs, by default that of each network's parameters.
     """
@@ -95,14 +95,20 @@ def _as_module(torch: ModuleType, network: Any, model: Any, number: int) -> Any:
     if not isinstance(network, dict):
         network = torch.load(network, map_location="cpu", weights_only=True)
     module = copy.deepcopy(model)
+    names = {_uncompiled(name): name for name in module.state_dict()}
     try:
-        module.load_state_dict(network)
-    except (RuntimeError, TypeError) as error:
+        module.load_state_dict({names.get(_uncompiled(x), x): y for x, y in network.items()})
+    except (RuntimeError, TypeError, AttributeError) as error:
         raise ValueError(
             f"models_or_checkpoints[{number}] does not fit the model: {error}. Give the "
             "state_dict() of a model like it, not of an optimizer or of a whole checkpoint."
         ) from None
     return module
+
+
+def _uncompiled(name: Any) -> Any:
+    """Return the name that a parameter has in a module without `torch.compile`."""
+    return name.replace("_orig_mod.", "") if isinstance(name, str) else name
 
 
 def _predict(

@@ -1,10 +1,11 @@
 """`Exchange`: replica exchange in a PyTorch training loop.
 
 The JAX engine decides swaps and adapts ladder and buffer (`decisions.py`); models and optimizers
-stay in place, and learning rates move between the optimizers.
+stay in place, and the rates with which optimizers step move between them (`stepping.py`).
 """
 
 import json
+import warnings
 from array import array
 from dataclasses import fields
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ import numpy as np
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.schedule import Sequential
 from replicax.algorithm.state import Settings
-from replicax.errors import at_least, check_number, choose, show
+from replicax.errors import RunProblem, at_least, choose, show
 from replicax.interop.extras import import_extra
 from replicax.run import parts
 from replicax.run.carry import PAIR_COUNTS, completed_trips
@@ -23,21 +24,15 @@ from replicax.run.options import SEEDS, whole
 from replicax.run.parts import Plan
 from replicax.run.resolve import with_usual
 from replicax.run.storage.metadata import to_plain
+from replicax.torch import trips
 from replicax.torch.decisions import Decisions, prepare_jax
 from replicax.torch.losses import check_finite, to_host
-from replicax.torch.optimizers import (
-    Langevin,
-    Rates,
-    check_factors,
-    check_langevin,
-    check_optimizers,
-    reset_memory,
-    scheduled_factor,
-    silence,
-)
+from replicax.torch.optimizers import check_langevin, check_optimizers, reset_memory
 from replicax.torch.ranks import Ranks
+from replicax.torch.stepping import Noise, Stepping, common_course
 
-FORMAT = 1  # of `state_dict`
+FORMAT = 2  # of `state_dict`
+_STEPPED_BY = 50  # steps in which every optimizer has stepped, also with AMP
 _LONGEST = 2**31 - 1  # steps; a loop of the user's own does not tell how many it will take
 
 
@@ -45,8 +40,10 @@ class Exchange:
     """Replica exchange between PyTorch models that are trained in one loop, each with its own
     optimizer.
 
-    Call `step(losses)` after the optimizers have stepped. Two models that swap exchange rungs:
-    learning rates are set in place in the `param_groups`, and nothing else changes.
+    Call `step(losses)` after the optimizers have stepped. Two models that swap exchange rungs, and
+    with them the learning rates with which their optimizers step; nothing else changes. Between
+    steps the `param_groups` have the rates of the user and of LR schedulers, and their course
+    multiplies the whole ladder.
 
     Args:
         optimizers: one per model; under `torchrun` those of this rank.
@@ -93,22 +90,23 @@ class Exchange:
         self._torch = torch = import_extra("torch", "torch", "rx.torch.Exchange")
         prepare_jax()
         self._ranks = Ranks(torch, process_group)
-        self._optimizers, told, scheduled, error = [], "", 1.0, None
+        self._optimizers, told, error = [], "", None
+        self._steppings: list[Stepping] = []
         others = {"seed": seed, "on_nonfinite": on_nonfinite, "history_every": history_every}
         try:
             self._optimizers = check_optimizers(torch, optimizers)
-            scheduled = scheduled_factor(self._optimizers)
             at_least("history_every", history_every, 1)
             choose("on_nonfinite", on_nonfinite, ("stop", "ignore"))
-            method = build_method(**choices)
             whole(*SEEDS)("seed", seed)
-            plain = to_plain(method)
+            plain = to_plain(build_method(**choices))
             told = json.dumps({name: plain[name] for name in choices} | others)
             if np.any(np.asarray(temperature, float) > 0):
                 check_langevin(torch, self._optimizers)
+            for number, optimizer in enumerate(self._optimizers):
+                self._steppings.append(Stepping(torch, optimizer, f"optimizers[{number}]"))
         except ValueError as problem:  # the other ranks must know about it
             error = problem
-        factors = self._ranks.agree(len(self._optimizers), told, scheduled, error)
+        self._first_rates = self._ranks.agree([x.first for x in self._steppings], told, error)
         self._settings, ladder = build_settings(build_method(**choices), self.num_replicas)
         self._plain = json.dumps(json.loads(told) | {"num_replicas": self.num_replicas})
         self._history_every, self._ignores = history_every, on_nonfinite == "ignore"
@@ -116,12 +114,15 @@ class Exchange:
         self._decisions = Decisions(self._settings, ladder, start, seed)
         self._paths = array("h")  # the rungs of all replicas, step after step
         self._points: list[dict[str, Any]] = []  # of the history
-        self._rates = Rates(torch, self._optimizers, self._ranks.first)
-        self._rates.factor = check_factors(factors)
         self.num_steps = 0  # done
-        self._set_rates()
-        silence(self._optimizers)
-        self._langevin = Langevin(torch, self, seed) if self._settings.langevin else None
+        self._has_told = False  # that there was no round trip
+        rate = self._settings.tuning.target_swap_rate
+        self._plan = trips.Plan(self.num_replicas, rate, self.window, adapt is True)
+        self._patience = self._plan.patience
+        self._set_rungs()
+        for replica, stepping in enumerate(self._steppings, self._ranks.first):
+            noise = Noise(torch, self, seed, replica) if self._settings.langevin else None
+            stepping.attach(noise)
 
     def step(self, losses: Any) -> None:
         """Decide which models swap rungs, given the losses of this step, and set learning rates.
@@ -129,37 +130,53 @@ class Exchange:
         `losses` are numbers or scalar tensors, one per optimizer of this process; or one tensor of
         them. On an error, nothing changes.
         """
-        here, factor, error = None, 1.0, None
+        here, course, error = None, 0.0, None
         try:
             here = to_host(self._torch, losses, len(self._optimizers))
             if not self._ignores:
                 check_finite(here)
-            factor = self._rates.changed()
+            course = self._course_here()
         except ValueError as problem:  # the other ranks must know about it
             error = problem
-        gathered = self._ranks.gather(here, self.num_steps, factor, error)
-        if any(factor != 1.0 for factor in gathered.factors):
-            factor = check_factors(gathered.factors)
-        factor = self._rates.factor * factor
+        gathered = self._ranks.gather(here, self.num_steps, course, error)
+        common_course(gathered.courses)
         before = self._rung_of
         self._decisions.advance(gathered.losses)
-        self._rates.factor = factor
         self.num_steps += 1
-        self._set_rates()
+        self._set_rungs()
         self._paths.extend(self._rung_of)
         if self.num_steps % self._history_every == 0:
             self._record()
+        if self.num_steps == _STEPPED_BY:
+            self._tell_who_stands()
+        if self.num_steps == self._patience:
+            self._tell_of_trips()
         if self._settings.on_swap == "reset":
             for number, optimizer in enumerate(self._optimizers, self._ranks.first):
                 if before[number] != self._rung_of[number]:
                     reset_memory(self._torch, optimizer)
 
-    def _set_rates(self) -> None:
-        """Read the rungs and the ladder, and set the learning rates of the optimizers of this
-        process."""
+    def _tell_who_stands(self) -> None:
+        """Warn if an optimizer has not stepped at all."""
+        for number, stepping in enumerate(self._steppings):
+            if not stepping.has_stepped:
+                warnings.warn(
+                    f"optimizers[{number}] has not stepped in {_STEPPED_BY} steps of the exchange. "
+                    "Rates of rungs are set while optimizers step: call step() of those that the "
+                    "exchange was given.",
+                    RunProblem,
+                    stacklevel=3,
+                )
+                return
+
+    def _course_here(self) -> float:
+        return common_course([x.course() for x in self._steppings], self._ranks.first)
+
+    def _set_rungs(self) -> None:
+        """Read the rungs and the ladder, and set those of the models of this process."""
         self._rung_of, ladder = self._decisions.rung_of(), self._decisions.learning_rates()
-        here = self._rung_of[self._ranks.first : self._ranks.first + len(self._optimizers)]
-        self._rates.write([ladder[rung] for rung in here])
+        for stepping, rung in zip(self._steppings, self._rung_of[self._ranks.first :]):
+            stepping.set_rung(rung, ladder[rung])
 
     def _record(self) -> None:
         read = self._decisions.read
@@ -211,15 +228,8 @@ class Exchange:
 
     @property
     def factor(self) -> float:
-        """A factor of all learning rates: that of LR schedulers, or one that you set, which applies
-        from the next step on."""
-        return self._rates.factor
-
-    @factor.setter
-    def factor(self, value: float) -> None:
-        check_number("factor", value, lambda x: x > 0, "it must be a number above 0")
-        self._rates.factor = float(value)
-        self._set_rates()
+        """The factor by which LR schedulers have multiplied all learning rates so far."""
+        return self._course_here()
 
     @property
     def index_paths(self) -> np.ndarray:
@@ -244,7 +254,7 @@ class Exchange:
         read, steps = self._decisions.read, self.num_steps
         verdicts, windows, swaps = read(".counters.pairs")
         counted = max(steps - self._settings.tuning.measure_steps, 1)
-        trips = int(completed_trips(read(".counters.turns")).sum())
+        made = int(completed_trips(read(".counters.turns")).sum())
         return {
             "num_steps": steps,
             "num_replicas": self.num_replicas,
@@ -253,14 +263,27 @@ class Exchange:
             "target_swap_rate": self._settings.tuning.target_swap_rate,
             "verdict_rate": (verdicts / counted).tolist(),
             "window_swap_rate": (swaps / np.maximum(windows, 1)).tolist(),
-            "round_trips": trips,
-            "round_trips_per_1000_steps": 1000 * trips / counted,
+            "round_trips": made,
+            "round_trips_per_1000_steps": 1000 * made / counted,
             "learning_rates": self.learning_rates.tolist(),
             "factor": self.factor,
             "buffer": self.buffer,
             "cold": self.cold,
             "rung_of": self.rung_of,
+            "problems": self._tell_of_trips(),
         }
+
+    def _tell_of_trips(self) -> list[str]:
+        """Warn once if no replica has made a round trip, and return this in a list."""
+        made = completed_trips(self._decisions.read(".counters.turns")).sum()
+        if made or not self.num_steps or self._settings.schedule.name == "none":
+            return []
+        accepted = float(self._decisions.read(".counters.pairs")[0].min()) / self.num_steps
+        said = trips.without_round_trip(self._plan, self.num_steps, accepted)
+        if not self._has_told:
+            warnings.warn(said, RunProblem, stacklevel=3)
+        self._has_told = True
+        return [said]
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that the exchange needs to resume exactly; the same on all ranks."""
@@ -268,24 +291,26 @@ class Exchange:
         return {
             "format": FORMAT,
             "options": self._plain,
-            "factor": self.factor,
+            "first_rates": tensor(self._first_rates, dtype=self._torch.float64),
             "arrays": {name: tensor(value) for name, value in self._decisions.arrays().items()},
             "paths": tensor(self.index_paths),
             "history": {name: tensor(value) for name, value in self.history.items()},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Load a `state_dict` of an exchange with the same arguments, and set learning rates.
+        """Load a `state_dict` of an exchange with the same arguments.
 
-        Load the optimizers too: their state is not included.
+        Load the optimizers and schedulers too: their state is not included.
         """
         saved = read_state(state, self._plain, self.history, self.num_replicas)
         self._decisions.load(saved.arrays)
-        self._rates.factor = saved.factor
+        self._first_rates = saved.first_rates
+        for stepping, first in zip(self._steppings, self._first_rates[self._ranks.first :]):
+            stepping.first = first
         self._paths = array("h", saved.paths.astype(np.int16).tobytes())
         self._points = [dict(zip(saved.history, row)) for row in zip(*saved.history.values())]
         self.num_steps = int(self._decisions.read(".state.step"))
-        self._set_rates()
+        self._set_rungs()
 
     def __getstate__(self) -> Any:
         """Refuse to be copied or pickled."""
@@ -341,7 +366,7 @@ class Saved(NamedTuple):
     arrays: dict[str, np.ndarray]  # of the decisions, by name
     paths: np.ndarray  # (step, replica)
     history: dict[str, np.ndarray]  # (point, ...), by name
-    factor: float
+    first_rates: list[float]  # by replica
 
 
 def read_state(
@@ -349,15 +374,20 @@ def read_state(
 ) -> Saved:
     """Return the content of a `state_dict`; raise unless it belongs to an exchange with these
     options and a history like this one."""
-    if not isinstance(state, dict) or state.get("format") != FORMAT:
+    if not isinstance(state, dict) or "format" not in state:
         raise ValueError(f"state is {show(state)}; give what state_dict() returned.")
+    if state["format"] != FORMAT:
+        raise ValueError(
+            f"The state has format {show(state['format'])}, and this is format {FORMAT}: load it "
+            "with the version of replicax that saved it (format 1: 0.2)."
+        )
     _check_options(state.get("options"), options)
     try:
         saved = Saved(
             arrays={name: part.cpu().numpy() for name, part in state["arrays"].items()},
             paths=state["paths"].cpu().numpy(),
             history={name: state["history"][name].cpu().numpy() for name in history},
-            factor=float(state["factor"]),
+            first_rates=state["first_rates"].tolist(),
         )
     except (KeyError, AttributeError, TypeError) as problem:
         raise ValueError(
@@ -366,13 +396,14 @@ def read_state(
         ) from None
     shapes = {name: part.shape[1:] for name, part in history.items()}
     found = {name: part.shape[1:] for name, part in saved.history.items() if part.ndim}
-    if found != shapes or saved.paths.shape[1:] != (num_replicas,):
+    fits = (num_replicas,) == saved.paths.shape[1:] == np.shape(saved.first_rates)
+    if found != shapes or not fits:
         raise ValueError("The state has rows of other shapes: give what state_dict() returned.")
     return saved
 
 
 def _check_options(stored: Any, options: str) -> None:
-    """Raise unless a state was saved with these options; version 0.2 stored others beside them."""
+    """Raise unless a state was saved with these options."""
     try:
         before, now = dict(json.loads(stored)), json.loads(options)
     except (TypeError, ValueError):

@@ -41,6 +41,10 @@ def lightning_callback(learning_rate: Any, *, losses: str = "losses", **options:
             assert self.exchange is not None
             self.exchange.step(outputs[losses])
 
+        def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+            if self.exchange is not None:
+                self.exchange.summary()  # warns of a training without round trips
+
         def state_dict(self) -> dict[str, Any]:
             return {} if self.exchange is None else self.exchange.state_dict()
 

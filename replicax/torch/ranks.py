@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-_HEAD = 3  # numbers of a rank before its losses: whether it failed, its step, its factor
+_HEAD = 3  # numbers of a rank before its losses: whether it failed, its step, its course
 
 
 class Gathered(NamedTuple):
-    """The losses and factors of all ranks at one step."""
+    """The losses of all ranks at one step, and the courses of their learning rates."""
 
     losses: list[float]  # by replica
-    factors: list[float]  # by which learning rates were multiplied, by rank
+    courses: list[float]  # factors by which schedulers have multiplied learning rates, by rank
 
 
 class Ranks:
@@ -32,25 +32,19 @@ class Ranks:
         self.counts = np.ones(self.size, int)  # replicas of each rank
         self.first = 0  # number of the first replica of this rank
 
-    def agree(
-        self, count: int, options: str, factor: float, error: Exception | None
-    ) -> list[float]:
-        """Exchange the numbers of replicas with the other ranks, and return the factors of all;
+    def agree(self, rates: list[float], options: str, error: Exception | None) -> list[float]:
+        """Exchange the first learning rates of all replicas with the other ranks, and return them;
         raise on all ranks if one failed or if they disagree."""
-        if self.size == 1:
-            self.counts = np.array([count])
-            if error is not None:
-                raise error
-            return [factor]
-        answers: list[Any] = [None] * self.size
-        mine = count, options, factor, None if error is None else str(error)
-        self._dist.all_gather_object(answers, mine, group=self._group)
+        answers: list[Any] = [(rates, options, None if error is None else str(error))]
+        if self.size > 1:
+            mine, answers = answers[0], [None] * self.size
+            self._dist.all_gather_object(answers, mine, group=self._group)
         if error is not None:
             raise error
         for rank, (*_, message) in enumerate(answers):
             if message is not None:
                 raise ValueError(f"Rank {rank} failed: {message}")
-        self.counts = np.array([count for count, *_ in answers])
+        self.counts = np.array([len(rates) for rates, *_ in answers])
         self.first = int(self.counts[: self.rank].sum())
         other = next((rank for rank in range(self.size) if answers[rank][1] != answers[0][1]), None)
         if other is not None:
@@ -59,19 +53,19 @@ class Ranks:
                 f"{answers[other][1]}. Give the same arguments on all ranks, except for the "
                 "optimizers."
             )
-        return [factor for _, _, factor, _ in answers]
+        return [rate for rates, *_ in answers for rate in rates]
 
     def gather(
-        self, losses: list[float] | None, step: int, factor: float, error: Exception | None
+        self, losses: list[float] | None, step: int, course: float, error: Exception | None
     ) -> Gathered:
         """Return the losses of all replicas; raise on all ranks if one failed."""
         if self.size == 1:
             if error is not None:
                 raise error
             assert losses is not None
-            return Gathered(losses, [factor])
+            return Gathered(losses, [course])
         mine = np.zeros(_HEAD + self.counts.max())
-        mine[:_HEAD] = error is not None, step, factor
+        mine[:_HEAD] = error is not None, step, course
         if losses is not None:
             mine[_HEAD : _HEAD + len(losses)] = losses
         try:

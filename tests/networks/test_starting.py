@@ -116,8 +116,8 @@ def said(method, epochs, num_replicas=NUM_REPLICAS):
 
 def test_a_run_without_round_trips_is_told_before_it_starts_with_what_would():
     (sentence,) = said(rx.deo_star(), epochs=100, num_replicas=6)
-    assert 'method=rx.deo_star(target_swap_rate=0.4); or method="deep-ensemble"' in sentence
-    assert said(rx.deo_star(target_swap_rate=0.4), epochs=100, num_replicas=6) == []
+    assert 'method=rx.deo_star(target_swap_rate=0.1); or method="deep-ensemble"' in sentence
+    assert said(rx.deo_star(target_swap_rate=0.1), epochs=100, num_replicas=6) == []
     (sentence,) = said(rx.deo_star(), epochs=2, num_replicas=6)
     epochs = int(sentence.split("write ")[1].split(" epochs")[0].replace(",", ""))
     assert said(rx.deo_star(target_swap_rate=0.4), epochs, num_replicas=6) == []

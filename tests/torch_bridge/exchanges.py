@@ -14,8 +14,27 @@ def make_optimizers(count: int = NUM_REPLICAS, make=torch.optim.SGD, **options):
     return [make(torch.nn.Linear(2, 1).parameters(), **options) for _ in range(count)]
 
 
+def watch(optimizers) -> list[list[list[float]]]:
+    """Return what will hold, by optimizer and step, the learning rates of all its groups while it
+    steps. Watch after an exchange was made."""
+    seen: list = [[] for _ in optimizers]
+    for rows, optimizer in zip(seen, optimizers):
+
+        @torch.compiler.disable
+        def look(optimizer, args, kwargs, rows=rows):
+            rows.append([float(group["lr"]) for group in optimizer.param_groups])
+
+        optimizer.register_step_pre_hook(look)
+    return seen
+
+
 def rates_of(optimizers) -> list[float]:
-    return [float(group["lr"]) for one in optimizers for group in one.param_groups]
+    """The learning rates of all groups in a step, without gradients."""
+    seen = watch(optimizers)
+    for optimizer in optimizers:
+        optimizer.zero_grad()
+        optimizer.step()
+    return [rate for rows in seen for rate in rows[-1]]
 
 
 def told_losses(num_steps: int = NUM_STEPS, num_replicas: int = NUM_REPLICAS) -> np.ndarray:

@@ -106,10 +106,6 @@ def train_step(parts: Parts, use: Use, batch: tuple[Any, Any], device: str, brok
     return losses
 
 
-def rates_of(optimizers: list) -> list[float]:
-    return [optimizer.param_groups[0]["lr"] for optimizer in optimizers]
-
-
 def set_rates(optimizers: list, rates: list[float]) -> None:
     for optimizer, rate in zip(optimizers, rates):
         optimizer.param_groups[0]["lr"] = rate

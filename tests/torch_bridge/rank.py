@@ -51,7 +51,7 @@ def run(case: str, rank: int) -> dict:
         exchange.step(mine)
     return {
         "paths": exchange.index_paths.tolist(),
-        "rates": [optimizer.param_groups[0]["lr"] for optimizer in optimizers],
+        "rates": importlib.import_module("exchanges").rates_of(optimizers),
         "cold": exchange.cold,
         "cold_here": exchange.cold_here,
         "summary": exchange.summary(),

@@ -58,6 +58,22 @@ def test_checkpoints_are_loaded_into_a_copy_of_the_model(case, tmp_path) -> None
     torch.testing.assert_close(dict(own.state_dict()), before)
 
 
+def test_checkpoints_of_compiled_models_fit_plain_ones_and_plain_ones_compiled_models(case) -> None:
+    models, _, loader = case
+    torch.compiler.reset()
+    compiled = [torch.compile(model, backend="eager") for model in models]
+    part = Classifier()
+    part.layers = torch.compile(part.layers, backend="aot_eager")
+    whole = rx.torch.average(models, loader).log_probabilities()
+    for checkpoints, model in [(compiled, models[0]), (models, compiled[0]), (compiled, part)]:
+        saved = [one.state_dict() for one in checkpoints]
+        averaged = rx.torch.average(saved, loader, model=model)
+        np.testing.assert_allclose(averaged.log_probabilities(), whole, atol=1e-6)
+    np.testing.assert_allclose(
+        rx.torch.average(compiled, loader).log_probabilities(), whole, atol=1e-6
+    )
+
+
 def test_what_cannot_be_averaged_is_refused(case) -> None:
     models, data, loader = case
     shuffled = torch.utils.data.DataLoader(data, batch_size=16, shuffle=True)

@@ -12,6 +12,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch_bridge.exchanges import rates_of  # noqa: E402
+
 import replicax as rx  # noqa: E402
 
 RANK = Path(__file__).with_name("rank.py")
@@ -42,14 +44,16 @@ def test_two_ranks_decide_as_one_process(told, case, factor) -> None:
     exchange = rx.torch.Exchange(
         optimizers, learning_rate=(0.01, 0.1), target_swap_rate=0.2, window=3
     )
-    for row in np.random.default_rng(3).normal(size=(200, 4)).astype(np.float32):
-        exchange.step(row.tolist())
-    exchange.factor = factor
+    for number, row in enumerate(np.random.default_rng(3).normal(size=(200, 4))):
+        if number == 50:
+            for optimizer in optimizers:
+                optimizer.param_groups[0]["lr"] *= factor
+        exchange.step(row.astype(np.float32).tolist())
     ranks = [ranked[case] for ranked in told]
     assert ranks[0]["paths"] == ranks[1]["paths"] == exchange.index_paths.tolist()
     assert len(set(map(tuple, ranks[0]["paths"]))) > 5, "nothing swapped"
     rates = ranks[0]["rates"] + ranks[1]["rates"]
-    assert rates == [optimizer.param_groups[0]["lr"] for optimizer in optimizers]
+    assert rates == rates_of(optimizers)
     assert ranks[0]["summary"] == ranks[1]["summary"] == exchange.summary()
     assert [one["cold"] for one in ranks] == [exchange.cold] * 2
     here = [exchange.cold - first if exchange.cold in mine else None for first, mine in HERE]
@@ -67,7 +71,7 @@ HERE = ((0, [0, 1, 2]), (3, [3]))  # first replica and replicas of each rank
         ("LBFGS", "Rank 1 failed: optimizers[0] is LBFGS", "optimizers[0] is LBFGS"),
         ("NaN", "Rank 1 failed in this step", "losses[0] is nan"),
         ("count", "Rank 1 failed in this step", "losses are 0 numbers"),
-        ("scheduler", "The learning rate of replica", "Rank 0 failed in this step"),
+        ("scheduler", "LR schedulers have multiplied the", "Rank 0 failed in this step"),
     ],
 )
 def test_what_one_rank_does_wrong_is_told_on_both(told, case, first, second) -> None:

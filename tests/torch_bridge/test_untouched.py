@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch")
 from torch._dynamo.testing import CompileCounterWithBackend  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch_bridge import loop  # noqa: E402
+from torch_bridge.exchanges import watch  # noqa: E402
 from torch_bridge.loop import BROKEN_STEP, NUM_REPLICAS, NUM_STEPS, OPTIONS, Use  # noqa: E402
 
 import replicax as rx  # noqa: E402
@@ -66,21 +67,22 @@ def test_a_loop_differs_by_its_learning_rates_alone(device, name) -> None:
     parts, data = loop.make(device, use), loop.batches(device, use)
     told_floats = loop.make(device, Use()).exchange
     where, start = layout_of(parts.models), copies_of(parts.models[1].state_dict())
-    losses, rates, scales, frames = [], [loop.rates_of(parts.optimizers)], [], []
+    losses, rates, scales, frames, seen = [], [], [], [], watch(parts.optimizers)
     for step, batch in enumerate(data):
+        decided = told_floats.learning_rates[told_floats.rung_of] * parts.exchange.factor
         before = copies_of(parts.models[1].state_dict())
         told = loop.train_step(parts, use, batch, device, use.amp and step == BROKEN_STEP)
+        rates.append([rows[-1][0] for rows in seen])
         if use.amp and step == BROKEN_STEP:
             after = parts.models[1].state_dict()
             assert torch.equal(after["0.weight"], before["0.weight"]), "the step was not skipped"
+            rates[-1][1] = decided[1]
+        np.testing.assert_allclose(rates[-1], decided, rtol=1e-6)
         parts.exchange.step(told)
         losses.append([loss.item() for loss in told])
         told_floats.step(losses[-1])
-        rates.append(loop.rates_of(parts.optimizers))
         scales.append(parts.scaler.get_scale())
         frames.append(counter.frame_count if counter else 0)
-        decided = [float(x) for x in told_floats.learning_rates[told_floats.rung_of]]
-        np.testing.assert_allclose(rates[-1], parts.exchange.factor * np.array(decided), rtol=1e-6)
     assert layout_of(parts.models) == where
     np.testing.assert_array_equal(parts.exchange.index_paths, told_floats.index_paths)
     assert len(np.unique(parts.exchange.index_paths, axis=0)) > 3, "hardly a swap"
@@ -132,92 +134,44 @@ def test_a_loop_that_was_saved_goes_on_exactly(device, tmp_path) -> None:
     for one, other in zip(resumed.models, whole.models):
         torch.testing.assert_close(one.state_dict(), other.state_dict(), rtol=0, atol=0)
     assert resumed.scaler.state_dict() == whole.scaler.state_dict()
-    assert loop.rates_of(resumed.optimizers) == loop.rates_of(whole.optimizers)
 
 
-@pytest.mark.parametrize("device", DEVICES)
-def test_a_compiled_optimizer_with_its_rate_in_a_tensor_is_not_compiled_again(device) -> None:
-    counter = CompileCounterWithBackend("inductor" if device == "cuda" else "eager")
+def backends():
+    for device, backend in (("cpu", "eager"), ("cpu", "aot_eager"), ("cpu", "inductor"),
+                            ("cuda", "inductor")):  # fmt: skip
+        slow = [pytest.mark.slow] if (device, backend) == ("cpu", "inductor") else []
+        marks = [NEEDS_GPU] if device == "cuda" else slow
+        yield pytest.param(device, backend, marks=marks, id=f"{device}-{backend}")
+
+
+@pytest.mark.parametrize(("device", "backend"), list(backends()))
+def test_a_compiled_optimizer_with_its_rate_in_a_tensor_is_not_compiled_again(device, backend):
+    counter = CompileCounterWithBackend(backend)
     models = [torch.nn.Linear(2, 1).to(device) for _ in range(NUM_REPLICAS)]
-    rates = [torch.tensor(0.1, device=device) for _ in models]
     optimizers = [
-        torch.optim.Adam(model.parameters(), lr=rate, capturable=device == "cuda")
-        for model, rate in zip(models, rates)
+        torch.optim.Adam(
+            model.parameters(), lr=torch.tensor(0.1, device=device), capturable=device == "cuda"
+        )
+        for model in models
     ]
-    exchange = rx.torch.Exchange(optimizers, **OPTIONS)
+    exchange, seen = rx.torch.Exchange(optimizers, **OPTIONS), watch(optimizers)
+    schedulers = [SCHEDULERS.LambdaLR(x, lambda step: 0.5**step) for x in optimizers]
+    rates = [optimizer.param_groups[0]["lr"] for optimizer in optimizers]
     steps = [torch.compile(optimizer.step, backend=counter) for optimizer in optimizers]
     told, frames = np.random.default_rng(0).normal(size=(12, NUM_REPLICAS)), []
-    for row in told:
+    for number, row in enumerate(told):
+        expected = exchange.learning_rates[exchange.rung_of] * 0.5**number
         for model, step in zip(models, steps):
             model(torch.ones(4, 2, device=device)).mean().backward()
             step()
+        np.testing.assert_allclose([rows[-1][0] for rows in seen], expected, rtol=1e-6)
+        for scheduler in schedulers:
+            scheduler.step()
         exchange.step(torch.tensor(row, device=device))
         frames.append(counter.frame_count)
-        expected = exchange.learning_rates[exchange.rung_of]
-        assert [float(rate) for rate in rates] == expected.tolist()
     assert all(x.param_groups[0]["lr"] is rate for x, rate in zip(optimizers, rates))
     assert len(np.unique(exchange.index_paths, axis=0)) > 2, "hardly a swap"
     assert frames[1] > 0 and frames[-1] == frames[1], "something was compiled again"
-
-
-KEPT = {
-    "StepLR": lambda x: SCHEDULERS.StepLR(x, step_size=3, gamma=0.1),
-    "ExponentialLR": lambda x: SCHEDULERS.ExponentialLR(x, gamma=0.9),
-    "MultiplicativeLR": lambda x: SCHEDULERS.MultiplicativeLR(x, lambda step: 0.95),
-    "LinearLR": lambda x: SCHEDULERS.LinearLR(x, start_factor=0.2, total_iters=5),
-}
-REFUSED = {
-    "LambdaLR": lambda x: SCHEDULERS.LambdaLR(x, lambda step: 0.95**step),
-    "OneCycleLR": lambda x: SCHEDULERS.OneCycleLR(x, max_lr=0.5, total_steps=20),
-    "CosineAnnealingLR": lambda x: SCHEDULERS.CosineAnnealingLR(x, T_max=20, eta_min=0.01),
-}
-
-
-def scheduled(make, device):
-    models = [torch.nn.Linear(2, 1).to(device) for _ in range(NUM_REPLICAS)]
-    optimizers = [torch.optim.SGD(x.parameters(), lr=0.1, momentum=0.5) for x in models]
-    schedulers = [make(optimizer) for optimizer in optimizers]
-    return models, optimizers, schedulers, rx.torch.Exchange(optimizers, **OPTIONS)
-
-
-def step_all(models, optimizers, schedulers) -> list:
-    losses = []
-    for model, optimizer, scheduler in zip(models, optimizers, schedulers):
-        device = next(model.parameters()).device
-        losses.append(model(torch.ones(4, 2, device=device)).square().mean())
-        optimizer.zero_grad()
-        losses[-1].backward()
-        optimizer.step()
-        scheduler.step()
-    return losses
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", KEPT)
-def test_a_scheduler_that_multiplies_rates_multiplies_the_ladder(device, name) -> None:
-    models, optimizers, schedulers, exchange = scheduled(KEPT[name], device)
-    alone = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
-    beside = KEPT[name](alone)
-    for _ in range(8):
-        exchange.step(step_all(models, optimizers, schedulers))
-        alone.step()
-        beside.step()
-        factor = alone.param_groups[0]["lr"] / 0.1
-        assert exchange.factor == pytest.approx(factor)
-        ladder = factor * exchange.learning_rates[exchange.rung_of]
-        np.testing.assert_allclose(loop.rates_of(optimizers), ladder, rtol=1e-5)
-    assert schedulers[0].last_epoch == beside.last_epoch
-    assert schedulers[0].base_lrs == beside.base_lrs
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_scheduler_that_sets_rates_is_refused_and_nothing_swaps(device, name) -> None:
-    models, optimizers, schedulers, exchange = scheduled(REFUSED[name], device)
-    losses = step_all(models, optimizers, schedulers)
-    with pytest.raises(ValueError, match="multiplied by .*StepLR.* exchange.factor"):
-        exchange.step(losses)
-    assert exchange.num_steps == 0 and exchange.rung_of == list(range(NUM_REPLICAS))
 
 
 class Copies(TorchDispatchMode):
