@@ -119,7 +119,9 @@ def ring() -> Target:
 
 def banana_and_mode() -> Target:
     def energy(x):
-        banana = normal(x[0], 0, 3) + normal(x[1], 0.2 * x[0] ** 2 - 2, 0.3) + jnp.sum(normal(x[2:]))
+        banana = (
+            normal(x[0], 0, 3) + normal(x[1], 0.2 * x[0] ** 2 - 2, 0.3) + jnp.sum(normal(x[2:]))
+        )
         second = jnp.sum(normal(x, jnp.array([0.0, 8.0, 3.0, 3.0]), 0.5))
         return -jnp.logaddexp(banana + jnp.log(0.7), second + jnp.log(0.3))
 
@@ -306,7 +308,8 @@ def change_points() -> Target:
 
     def log_mean(i, j):  # log of the integral over the level of rows i to j
         n, total = j - i, sums[j] - sums[i]
-        return total**2 * squares / (2 * (1 + n * squares)) - np.log1p(n * squares) / 2
+        whole = np.maximum(1 + n * squares, 1.0)  # of no part where j is below i
+        return total**2 * squares / (2 * whole) - np.log(whole) / 2
 
     # A time t between the middles of rows i - 1 and i begins a part at row i.
     at = np.arange(count + 1)

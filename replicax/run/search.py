@@ -30,7 +30,9 @@ _MOST_CALLS = 300  # of the gradient, from one start
 _NEWTON_STEPS = 25
 _FEWEST_STARTS = 8
 _MOST_OTHERS = 8  # further starts for each that is given
-_MOST_INNER = 128  # starts within those that are given, four for each of them
+_MOST_INNER = 128  # starts within those that are given,
+_INNER_SHARE = 0.25  # and of the evaluations that are spent before them
+_TOGETHER = 4  # energies evaluated together, for the cost of one with its gradient
 _SHRUNK = 6  # halvings of the distance of a start from the middle, at most
 _OPPOSITE = (0.0, 0.5, 1.0, 2.0)  # times as far from the middle as a minimum on the other side
 _WIDENED = 8  # doublings of the temperature of draws around a minimum, at most
@@ -188,7 +190,7 @@ def search(
     rejected = 0
     starts = np.asarray(starts, float)
     every = starts if more is None else np.concatenate([starts, np.asarray(more, float)])
-    inner = _Inner(every, minima, evaluate, counted)
+    inner = _Inner(every, minima, evaluate, counted, int(_INNER_SHARE * budget))
     for number, (start, kind) in enumerate(_with_others(starts, every, inner)):
         if number >= _FEWEST_STARTS and counted.calls >= budget:
             break
@@ -241,8 +243,7 @@ def _with_others(
     rng, (count, d) = np.random.default_rng(0), every.shape
     if count == 1:
         return
-    for number in range(min(4 * len(starts), _MOST_INNER)):
-        yield inner.unexplained() if number % 2 else inner.points(1)[0], "inner"
+    yield from ((point, "inner") for point in inner)
     yield from ((start, "other") for start in every[len(starts) :])
     for _ in range(_MOST_OTHERS * count):
         yield every[rng.integers(count, size=d), np.arange(d)], "other"
@@ -253,14 +254,27 @@ class _Inner:
     of these, opposite of a minimum, or further from it than its draws."""
 
     def __init__(
-        self, starts: np.ndarray, minima: list[End], evaluate: Callable | None, counted: "Counted"
+        self,
+        starts: np.ndarray,
+        minima: list[End],
+        evaluate: Callable | None,
+        counted: "Counted",
+        budget: int,
     ) -> None:
         self.starts, self.minima, self.evaluate = starts, minima, evaluate
-        self.counted, self.rng = counted, np.random.default_rng(1)
+        self.counted, self.rng, self.budget = counted, np.random.default_rng(1), budget
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        """Yield points to follow, those that are explained least among them, while the evaluations
+        last."""
+        for number in range(_MOST_INNER):
+            if self.counted.calls >= self.budget:
+                return
+            yield self.unexplained() if number % 2 else self.points(1)[0]
 
     def points(self, count: int) -> np.ndarray:
-        """Return so many points (count, d). What was found on one side of the middle has its balance
-        on the other."""
+        """Return so many points (count, d). What was found on one side of the middle has its
+        balance on the other."""
         rng, middle = self.rng, self.starts.mean(axis=0)
         away = self.starts[rng.integers(len(self.starts), size=count)] - middle
         points = middle + away / 2.0 ** rng.integers(1, _SHRUNK + 1, size=(count, 1))
@@ -280,7 +294,7 @@ class _Inner:
         if self.evaluate is None or not known.size:
             return self.points(1)[0]
         points = self.points(_SCREENED)
-        self.counted.calls += _SCREENED
+        self.counted.calls += _SCREENED // _TOGETHER
         explained = np.full(_SCREENED, -np.inf)
         for x, energy, cov in (self.minima[number] for number in known):
             steps = np.linalg.solve(np.linalg.cholesky(cov), (points - x).T)
@@ -383,8 +397,8 @@ def _descend(
 
 
 def _at_once(counted: Counted, x: np.ndarray, sd: np.ndarray, inverse: np.ndarray) -> End | None:
-    """Return an end of L-BFGS if it is a minimum, with second derivatives, which tell its mass; with
-    its own inverse Hessian, a diagonal plus low rank, where they are not those of a minimum."""
+    """Return an end of L-BFGS if it is a minimum, with second derivatives, which tell its mass; if
+    they are not those of a minimum, with its own inverse Hessian, a diagonal plus low rank."""
     energy, gradient = counted(x)
     gain = gradient @ inverse @ gradient / 2
     if not (energy < _BEYOND and np.all(np.isfinite(inverse)) and gain < _SETTLED * len(x)):
