@@ -2,6 +2,7 @@
 
     python benchmarks/truth/fresh.py --data 5000 --seed 11 --rows 5000 [KIND ...]
     python benchmarks/truth/fresh.py --num-steps 0 ...     # no number at all: until it is done
+    python benchmarks/truth/fresh.py --table FILE ...      # of --json, also of gym.py and others
 
 Each line says whether the answer is right, and what the run warns of. References are found before
 each run: a kind whose posterior was never seen has none that is stored.
@@ -45,7 +46,7 @@ OF_ROWS: dict[str, Callable[[int], Target]] = {
     "group-means": kinds.group_means,
 }
 _WARMUP, _TRANSITIONS = 600, 1_500  # of NUTS, where it is the reference
-_LONGEST = 150.0  # seconds of a run that decides itself how long it is
+_LONGEST = 1_200.0  # seconds of a run that decides itself how long it is
 
 
 def made(name: str, rows: int, data: int) -> Target:
@@ -96,6 +97,21 @@ def in_words(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def row_of(found: dict[str, Any]) -> str:
+    """Return a run as a row of a table."""
+    if "error" in found:
+        return f"| {found['target']} | {found['error']} |"
+    mass = "" if found["mass_error"] is None else f"{found['mass_error']:.3f}"
+    word = "yes" if found["passes"] else "no, **in silence**" if found["silent_miss"] else "no"
+    cells = (
+        found["title"], word, f"{found['mean_error']:.2f}",
+        f"{found['sd_low']:.2f} to {found['sd_high']:.2f}", mass, f"{found['ess']:,.0f}",
+        "yes" if found["warnings"] else "no",
+        f"{found['seconds']:.0f}", f"{found['compile_seconds']:.0f}",
+    )  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
 def tell(found: dict, every: list[dict], file: Path | None) -> None:
     """Say what a run found, and add it to all that is in the file."""
     print(in_words(found), flush=True)
@@ -113,7 +129,12 @@ def main() -> None:
     add("--rows", type=int, default=5_000)
     add("--num-steps", type=int, nargs="+", default=[kinds.STEPS], help="0: until it is done")
     add("--json", type=Path, metavar="FILE", help="write what was found there, too")
+    add("--table", type=Path, nargs="+", metavar="FILE", help="print what is in files, run nothing")
     options = parser.parse_args()
+    if options.table:
+        print(*(row_of(one) for file in options.table for one in json.loads(file.read_text())),
+              sep="\n")  # fmt: skip
+        return
     warnings.simplefilter("ignore")
     every: list[dict] = []
     for name in options.kinds or OF_ROWS:

@@ -24,6 +24,7 @@ from replicax.algorithm.labels import (
 )
 from replicax.algorithm.ladder import Metric, geometric
 from replicax.algorithm.mixture import Mixture, in_use, no_mixture, padded
+from replicax.algorithm.randomness import seed_keys
 from replicax.algorithm.tiles import build_energies
 from replicax.algorithm.tuning import (
     MOST_DENSE,
@@ -38,12 +39,13 @@ from replicax.run.blas import one_thread
 from replicax.run.carry import Carry
 from replicax.run.chunk import standing_still
 from replicax.run.compiled_once import compiled_once, on_disk
-from replicax.run.initial import build_carry, check_finite
+from replicax.run.initial import build_carry, check_finite, initial_points, is_function
 from replicax.run.program import Program
 from replicax.run.records import Between
 from replicax.run.search import energy_of, search
 
 _SEARCH_SHARE = 0.02  # of the evaluations of a run, for starts of the search beyond the first few
+_MORE_STARTS = 256  # that the search may follow, where a function draws them
 _REACH = 3.0  # energy above a minimum, in temperatures and for each dimension, to begin with
 _AT_ONCE = 64  # points whose energies are evaluated together
 _HALVINGS = 60  # of the way from a start to a minimum
@@ -59,8 +61,10 @@ _HOTTEST = 100.0  # a longer ladder than up to here begins as for any target
 class Learning(Between):
     """The renewals of one run, an object between chunks."""
 
-    def __init__(self, program: Program, like: Any) -> None:
-        self.like = like
+    def __init__(
+        self, program: Program, like: Any, start: Any = None, centres: np.ndarray | None = None
+    ) -> None:
+        self.like, self.start, self.centres = like, start, centres
         zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
         flat, self.unravel = ravel_pytree(zeros)
         d, self.dtype = flat.size, flat.dtype
@@ -107,7 +111,13 @@ class Learning(Between):
         slope = 1 / temperature[0, 0]
         energy = energy_of(program.target, self.unravel, slope)
         budget = int(_SEARCH_SHARE * program.num_steps * program.evaluations_per_step)
-        found = search(energy, _in_turn(starts), program.batches.data, budget, self.places)
+        points, more = _in_turn(starts), self._more_starts(program)
+        if self.centres is not None:
+            points = np.concatenate([self.centres.astype(points.dtype), points])
+        evaluate = partial(self._evaluate, program, slope=slope)
+        found = search(
+            energy, points, program.batches.data, budget, self.places, None, more, evaluate
+        )
         self.state["evaluations"] = np.array([found.evaluations, 0, 0], np.int32)
         order = carry.state.order
         if self.places is not None:
@@ -144,6 +154,18 @@ class Learning(Between):
             return ladder
         shorter = np.broadcast_to(geometric(1.0, hottest, num_pairs + 1), first.shape)
         return ladder._replace(temperature=_placed(shorter, ladder.temperature))
+
+    def _more_starts(self, program: Program) -> np.ndarray | None:
+        """Return further starts (start, d) from where the user's come from, and from the prior
+        where it can be drawn from; None where there is one start alone."""
+        laws = [law for law in (self.start, program.task.start_from(None)) if is_function(law)]
+        key = jax.random.fold_in(seed_keys(program.seed, 1)[1], _MORE_STARTS)
+        rows = [
+            self._flat(devices.to_host(initial_points(law, key, 1, _MORE_STARTS)))[0]
+            for law in dict.fromkeys(laws)
+        ]
+        # Those of two laws in turn.
+        return np.stack(rows, axis=1).reshape(-1, rows[0].shape[1]) if rows else None
 
     def _begun(self, program: Program, carry: Carry, points: np.ndarray) -> Carry:
         """Return the carry at other points."""

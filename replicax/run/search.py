@@ -25,15 +25,24 @@ from replicax.algorithm.mixture import Mixture, make_mixture, most_components
 from replicax.algorithm.target import Target
 from replicax.run.compiled_once import compiled_once
 
-_MOST_HESSIAN = 100  # dimensions up to which second derivatives are computed
+_MOST_HESSIAN = 100  # dimensions up to which every descent ends with Newton steps
 _MOST_CALLS = 300  # of the gradient, from one start
 _NEWTON_STEPS = 25
 _FEWEST_STARTS = 8
 _MOST_OTHERS = 8  # further starts for each that is given
+_MOST_INNER = 128  # starts within those that are given,
+_INNER_SHARE = 0.25  # and of the evaluations that are spent before them
+_TOGETHER = 4  # energies evaluated together, for the cost of one with its gradient
+_SHRUNK = 6  # halvings of the distance of a start from the middle, at most
+_OPPOSITE = (0.0, 0.5, 1.0, 2.0)  # times as far from the middle as a minimum on the other side
+_WIDENED = 8  # doublings of the temperature of draws around a minimum, at most
+_EXCESS = 1.0  # of log density that is not explained
+_SCREENED = 64  # points of which the least explained one is followed
 _HITS = 6  # starts that lead to a minimum, for each minimum and one more, before no other is sought
 _MOST_WITH_MASS = 64  # minima, those among them that are images of others
 _NEAR = 0.2  # distance of equal parameters of two minima, in standard deviations
 _IN_VAIN = 4  # starts that lead to no minimum, one after another, before the search gives up
+_ARRIVED = 0.1  # energy above a known minimum, and square distance by dimension from it
 _SETTLED = 0.1  # energy that the next Newton step may still gain, for each dimension
 _BEYOND = 1e30  # stands for an energy that is not finite
 _LIGHTEST = -15.0  # log weight, by Laplace, below which a minimum has no mass
@@ -122,9 +131,9 @@ class Counted:
             except (TypeError, ValueError, NotImplementedError, RuntimeError):
                 # Solvers of differential equations have no forward derivative.
                 self._hessian = None
-        return self._differences(x, sd)
+        return self.differences(x, sd)
 
-    def _differences(self, x: np.ndarray, sd: np.ndarray) -> np.ndarray:
+    def differences(self, x: np.ndarray, sd: np.ndarray) -> np.ndarray:
         """Return the second derivatives as differences of gradients."""
         for _ in range(2):  # the second time with steps that the curvature tells
             ways = np.diag(_SHORT * sd)
@@ -157,13 +166,19 @@ def search(
     budget: int = 0,
     places: np.ndarray | None = None,
     known: Found | None = None,
+    more: np.ndarray | None = None,
+    evaluate: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> Found:
-    """Minimise `energy(point, data)` from the first of `starts` (start, d), and from more of them
-    while fewer than `budget` evaluations are spent; return the distinct minima, those `known` from
-    before among them: starts as near to one as its draws are not followed.
+    """Minimise `energy(point, data)` from the first of `starts` (start, d), and from others while
+    fewer than `budget` evaluations are spent; return the distinct minima, those `known` from before
+    among them: starts as near to one as its draws are not followed.
 
-    Where most starts lead to minima of their own, there may be others: further starts take each
-    coordinate from one of those that are given. Minima that differ by a permutation of exchangeable
+    In many dimensions dispersed starts are all far from their middle, from where descents lead past
+    narrow modes: others begin further inside, and opposite of what was found; those first whose
+    energies, by `evaluate(points)`, the known minima explain least. Where most starts
+    lead to minima of their own, there may be more: `more` of the same law as `starts` are followed,
+    and starts that take each coordinate from one of all. Minima that differ by a permutation of
+    exchangeable
     labels, at `places`, are one. Where none are declared, permutations that lead from one minimum
     to another are applied to all.
     """
@@ -173,27 +188,30 @@ def search(
     minima = [] if known is None else list(zip(*known[:3]))
     hits = [1] * len(minima)
     rejected = 0
-    for number, start in enumerate(_with_others(np.asarray(starts, float))):
+    starts = np.asarray(starts, float)
+    every = starts if more is None else np.concatenate([starts, np.asarray(more, float)])
+    inner = _Inner(every, minima, evaluate, counted, int(_INNER_SHARE * budget))
+    for number, (start, kind) in enumerate(_with_others(starts, every, inner)):
         if number >= _FEWEST_STARTS and counted.calls >= budget:
             break
-        if number >= len(starts) and _are_all(minima, hits):
+        if kind == "other" and _are_all(minima, hits):
             break
+        counts = int(kind != "inner")  # of those that are dispersed alone it is known how many
         near = _typical_of(start, minima) if known is not None else None
         if near is not None:
-            hits[near] += 1
+            hits[near] += counts
             continue
-        end = _descend(counted, _pulled(counted, start))
+        end = _descend(counted, _pulled(counted, start), minima, places)
         if end is None:
             rejected += 1
             if rejected == _IN_VAIN and not minima:
                 break
             continue
-        same = [not are_apart(end[0], at, cov, places) for at, _, cov in minima]
-        if any(same):
-            hits[same.index(True)] += 1
+        if isinstance(end, int):
+            hits[end] += counts
         else:
             minima.append(end)
-            hits.append(1)
+            hits.append(counts)
     if places is None:
         _add_images(counted, minima)
     d = starts.shape[1]
@@ -216,12 +234,84 @@ def _typical_of(start: np.ndarray, minima: list[End]) -> int | None:
     return int(np.argmin(square))
 
 
-def _with_others(starts: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the starts (start, d), and then points between them."""
-    yield from starts
-    rng, (count, d) = np.random.default_rng(0), starts.shape
-    for _ in range(_MOST_OTHERS * count if count > 1 else 0):
-        yield starts[rng.integers(count, size=d), np.arange(d)]
+def _with_others(
+    starts: np.ndarray, every: np.ndarray, inner: "_Inner"
+) -> Iterator[tuple[np.ndarray, str]]:
+    """Yield the starts (start, d), "inner" points, and "other" ones: the rest of every start, and
+    points between all."""
+    yield from ((start, "given") for start in starts)
+    rng, (count, d) = np.random.default_rng(0), every.shape
+    if count == 1:
+        return
+    yield from ((point, "inner") for point in inner)
+    yield from ((start, "other") for start in every[len(starts) :])
+    for _ in range(_MOST_OTHERS * count):
+        yield every[rng.integers(count, size=d), np.arange(d)], "other"
+
+
+class _Inner:
+    """Points from which descents find what those from dispersed starts pass: nearer to the middle
+    of these, opposite of a minimum, or further from it than its draws."""
+
+    def __init__(
+        self,
+        starts: np.ndarray,
+        minima: list[End],
+        evaluate: Callable | None,
+        counted: "Counted",
+        budget: int,
+    ) -> None:
+        self.starts, self.minima, self.evaluate = starts, minima, evaluate
+        self.counted, self.rng, self.budget = counted, np.random.default_rng(1), budget
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        """Yield points to follow, those that are explained least among them, while the evaluations
+        last."""
+        for number in range(_MOST_INNER):
+            if self.counted.calls >= self.budget:
+                return
+            yield self.unexplained() if number % 2 else self.points(1)[0]
+
+    def points(self, count: int) -> np.ndarray:
+        """Return so many points (count, d). What was found on one side of the middle has its
+        balance on the other."""
+        rng, middle = self.rng, self.starts.mean(axis=0)
+        away = self.starts[rng.integers(len(self.starts), size=count)] - middle
+        points = middle + away / 2.0 ** rng.integers(1, _SHRUNK + 1, size=(count, 1))
+        known = _with_mass(self.minima)
+        if not known.size:
+            return points
+        at, _, cov = self.minima[rng.choice(known)]
+        points = points - rng.choice(_OPPOSITE, size=(count, 1)) * (at - middle)
+        wide = rng.standard_normal(points.shape) @ np.linalg.cholesky(cov).T
+        wide = at + 2.0 ** (rng.integers(1, _WIDENED + 1, size=(count, 1)) / 2) * wide
+        return np.where(rng.random((count, 1)) < 0.3, wide, points)
+
+    def unexplained(self) -> np.ndarray:
+        """Return of many points the one with most density beyond that of Gaussians at the minima
+        with mass."""
+        known = _with_mass(self.minima)
+        if self.evaluate is None or not known.size:
+            return self.points(1)[0]
+        points = self.points(_SCREENED)
+        self.counted.calls += _SCREENED // _TOGETHER
+        explained = np.full(_SCREENED, -np.inf)
+        for x, energy, cov in (self.minima[number] for number in known):
+            steps = np.linalg.solve(np.linalg.cholesky(cov), (points - x).T)
+            explained = np.logaddexp(explained, -energy - np.sum(steps**2, axis=0) / 2)
+        excess = -np.asarray(self.evaluate(points), float) - explained
+        excess = np.where(np.isfinite(excess), excess, -np.inf)
+        return points[np.argmax(excess) if excess.max() > _EXCESS else 0]
+
+
+def _same(end: End, minima: list[End], places: np.ndarray | None) -> int | None:
+    """Return the number of the minimum that an end is, None if it is a new one. Of two of different
+    widths the narrow one may be within the wide one."""
+    for number, (at, _, cov) in enumerate(minima):
+        apart = are_apart(end[0], at, cov, places) or are_apart(at, end[0], end[2], places)
+        if not apart:
+            return number
+    return None
 
 
 def _are_all(minima: list[End], hits: list[int]) -> bool:
@@ -267,10 +357,15 @@ def _equal(energy: float, other: float) -> bool:
 
 
 def are_apart(
-    one: np.ndarray, other: np.ndarray, cov: np.ndarray, places: np.ndarray | None = None
+    one: np.ndarray,
+    other: np.ndarray,
+    cov: np.ndarray,
+    places: np.ndarray | None = None,
+    bound: float = 2.0,
 ) -> bool:
+    """Return whether the mean square distance by dimension is above a bound, in units of `cov`."""
     step = (one if places is None else aligned(places, one, other, cov)) - other
-    return bool(step @ np.linalg.solve(cov, step) > 2 * len(one))
+    return bool(step @ np.linalg.solve(cov, step) > bound * len(one))
 
 
 def _pulled(counted: Counted, start: np.ndarray) -> np.ndarray:
@@ -283,23 +378,33 @@ def _pulled(counted: Counted, start: np.ndarray) -> np.ndarray:
     return start
 
 
-def _descend(counted: Counted, start: np.ndarray) -> End | None:
-    """Return the minimum reached from a start, its energy and covariance; None if it is none."""
+def _descend(
+    counted: Counted, start: np.ndarray, minima: list[End], places: np.ndarray | None
+) -> End | int | None:
+    """Return the minimum reached from a start, its energy and covariance, or its number if it is
+    among those that are known; None if it is none."""
     options = {"maxiter": 300, "maxfun": _MOST_CALLS, "maxcor": 30}
     ended = minimize(counted, start, jac=True, method="L-BFGS-B", options=options)
     x = np.asarray(ended.x)
-    if len(x) > _MOST_HESSIAN:
-        return _from_pairs(counted, x, ended.hess_inv.todense())
-    sd = np.sqrt(np.maximum(np.diag(ended.hess_inv.todense()), 1e-30))
-    return _newton(counted, x, sd)
+    for number, (at, energy, cov) in enumerate(minima):  # no second derivatives are needed
+        if abs(ended.fun - energy) < _ARRIVED and not are_apart(x, at, cov, places, _ARRIVED):
+            return number
+    inverse = ended.hess_inv.todense()
+    sd = np.sqrt(np.maximum(np.diag(inverse), 1e-30))
+    end = _newton(counted, x, sd) if len(x) <= _MOST_HESSIAN else _at_once(counted, x, sd, inverse)
+    known = None if end is None else _same(end, minima, places)
+    return end if known is None else known
 
 
-def _from_pairs(counted: Counted, x: np.ndarray, cov: np.ndarray) -> End | None:
-    """Return an end of L-BFGS with its own inverse Hessian, a diagonal plus low rank."""
+def _at_once(counted: Counted, x: np.ndarray, sd: np.ndarray, inverse: np.ndarray) -> End | None:
+    """Return an end of L-BFGS if it is a minimum, with second derivatives, which tell its mass; if
+    they are not those of a minimum, with its own inverse Hessian, a diagonal plus low rank."""
     energy, gradient = counted(x)
-    gain = gradient @ cov @ gradient / 2
-    settled = energy < _BEYOND and np.all(np.isfinite(cov)) and gain < _SETTLED * len(x)
-    return (x, energy, (cov + cov.T) / 2) if settled else None
+    gain = gradient @ inverse @ gradient / 2
+    if not (energy < _BEYOND and np.all(np.isfinite(inverse)) and gain < _SETTLED * len(x)):
+        return None
+    exact = _settled(x, energy, gradient, counted.differences(x, sd))
+    return exact or (x, energy, (inverse + inverse.T) / 2)
 
 
 def _newton(counted: Counted, x: np.ndarray, sd: np.ndarray) -> End | None:

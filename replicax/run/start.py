@@ -5,6 +5,7 @@ folder.
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ def begin(
             program = use_rows(program, carry)
         points, one_start = carry.state.points, have_one_start(carry)
         like = jax.eval_shape(trees.first, points)
-        evaluation = (evaluates or _learns)(program, like, carry)
+        evaluation = (evaluates or partial(_learns, start=start))(program, like, carry)
         carry = evaluation.first(program, carry)
     with records_of_run(session.run_dir) as records:
         records.task = program.task
@@ -101,13 +102,16 @@ def begin(
     return records, like
 
 
-def _learns(program: Program, like: Any, carry: Carry | None) -> Between:
-    """Return what a run learns in its burn-in."""
+def _learns(
+    program: Program, like: Any, carry: Carry | None, start: Any = None, centres: Any = None
+) -> Between:
+    """Return what a run that begins at `start` learns in its burn-in; `centres` (n, d) are those of
+    an earlier mixture."""
     if not program.round_ends:
         return Between()
     from replicax.run.learning import Learning  # its search and its fits import half of SciPy
 
-    return Learning(program, like)
+    return Learning(program, like, start, centres)
 
 
 def refuse_traced(start: Any = None) -> None:
@@ -193,7 +197,7 @@ def retuned(
 ) -> tuple[Records, Any]:
     """Run anew from where the replicas of a run are: with a new burn-in, and no earlier draws. So
     many `redraws`, unless they are 0, take evaluations from the jumps."""
-    program, carry, *_ = _standing(records, task)
+    program, carry, before = _standing(records, task)
     places = np.asarray(carry.state.replica_at)
     by_rung = jax.tree.map(
         lambda leaf: np.asarray(leaf)[np.arange(len(places))[:, None], places], carry.state.points
@@ -205,7 +209,11 @@ def retuned(
         draws = min(method.draws_per_step or 1, max(jumps, 1))
         method = replace(method, redraws=redraws, jumps=jumps, draws_per_step=draws)
     again = resolve(program.task, options, method)
-    return begin("sample", again, PerReplica(by_rung, by_chain=True), session)
+    mixture = carry.state.mixture
+    # What the search has found is not forgotten: replicas may all have left it.
+    centres = np.asarray(mixture.mean)[: int(mixture.count)] if mixture else None
+    learns = partial(_learns, start=getattr(before, "start", None), centres=centres)
+    return begin("sample", again, PerReplica(by_rung, by_chain=True), session, learns)
 
 
 def _standing(records: Records, task: Task | None) -> Standing:

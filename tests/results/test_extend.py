@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import replicax as rx
+from replicax.run import learning
 
 pytestmark = pytest.mark.filterwarnings("ignore::replicax.errors.RunProblem")
 
@@ -100,3 +101,13 @@ def test_a_new_burn_in_begins_where_the_replicas_are(begun) -> None:
 def test_what_cannot_be_extended_is_said(begun, given, sentence) -> None:
     with pytest.raises(ValueError, match=sentence):
         begun.extend(**given)
+
+
+def test_a_new_burn_in_searches_where_the_old_mixture_is(begun, monkeypatch) -> None:
+    """Replicas may all have left what an earlier search found; and starts are still the user's."""
+    seen, search = [], learning.search
+    monkeypatch.setattr(learning, "search", lambda *args: seen.append(args) or search(*args))
+    begun.extend(150, retune=True)
+    centres, points, more = begun._records.final["mixture.mean"], seen[0][1], seen[0][6]
+    np.testing.assert_array_equal(points[: begun.jumps["components"]], centres[: len(points)])
+    assert more.shape == (256, 2) and 1.5 < more.std() < 2.5

@@ -305,3 +305,19 @@ def test_without_minima_a_start_moves_until_its_energy_is_finite() -> None:
 def test_the_search_takes_the_starts_of_all_chains_in_turn_and_each_once() -> None:
     starts = np.array([[[1.0], [2.0], [1.0]], [[4.0], [3.0], [0.0]]])  # (chain, replica, d)
     assert learning._in_turn(starts).ravel().tolist() == [1.0, 4.0, 2.0, 3.0, 0.0]
+
+
+def test_the_search_may_follow_draws_from_the_prior(monkeypatch) -> None:
+    """Half of the further starts are the prior's, where the user's are all in one place."""
+    seen, search = [], learning.search
+    monkeypatch.setattr(learning, "search", lambda *args: seen.append(args[6]) or search(*args))
+    posterior = rx.bayesian(
+        lambda x: -8 * jnp.sum(jnp.abs(jnp.abs(x) - 3)),
+        lambda x: jnp.sum(norm.logpdf(x, 0.0, 3.0)),
+        draw_prior=lambda key: 3 * jax.random.normal(key, (2,)),
+    )
+    begin = lambda key: 3 + 0.1 * jax.random.normal(key, (2,))  # noqa: E731
+    options = {"burn_in": 60, "method": rx.posterior(jumps=16), "progress": False}
+    rx.sample(posterior, begin, num_steps=80, num_replicas=2, num_chains=1, **options)
+    spread = seen[0].reshape(-1, 2, 2).std(axis=(0, 2))
+    np.testing.assert_allclose(spread, [0.1, 3.0], rtol=0.2)
