@@ -26,7 +26,7 @@ from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.randomness import seed_keys
 from replicax.networks.predictor import unlike_standard
 from replicax.networks.task import Supervised
-from replicax.run.batches import prepared
+from replicax.run.batches import EpochBatches, prepared
 from replicax.run.compiled_once import compiled_once
 from replicax.run.initial import PerReplica, initial_points, is_function
 from replicax.run.methods import METHODS, Method, written
@@ -41,10 +41,12 @@ _LADDER, _COLD = (1 / 20, 1 / 5), 1 / 20  # of the peak rate, which is 0.1 in th
 _SWAP_RATES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
 _ENOUGH_TRIPS = 5
 
+_CHEAP = 5e7  # operations of the gradient of one network
+
 _FACTOR = 10 ** (1 / 3)  # from one candidate to the next
 _SEVEN = 10 ** (np.arange(7) / 3)
 _RATES = {"momentum": 0.005 * _SEVEN, "adam": 0.0005 * _SEVEN}
-_OTHERS = {"sghmc": _RATES["momentum"], "sgld": 0.05 * _SEVEN, "preconditioned": _RATES["adam"]}
+_OTHERS = {"sghmc": _RATES["momentum"], "underdamped": _RATES["momentum"], "sgld": 0.05 * _SEVEN, "preconditioned": _RATES["adam"]}
 _OWN_RATES = 1e-4 * 10 ** (np.arange(12) / 3)  # of kernels of the user's own
 _SHARE = 0.05  # of the steps of all networks of the run, for what goes beyond the fewest
 _FEWEST, _MOST = 50, 100  # steps of a candidate
@@ -62,10 +64,11 @@ def fitted(
     if method.pretrain is None and is_ours and is_function(start):
         method = replace(method, pretrain=_PRETRAIN if run.epochs > 1 else 0.0)
     tests_pretraining = bool(method.pretrain) and method.pretrain_rate is None
-    finds_rate = is_auto(method.learning_rate) and not method.has_ladder  # else it is refused
-    if not finds_rate and not method.pretrain:
+    measures = method.measures_rates and method.sample_from is None
+    finds_rate = is_auto(method.learning_rate) and not (method.has_ladder or measures)
+    if not (finds_rate or method.pretrain or measures):
         return method, run, None
-    if is_auto(method.temperature) and run.burn_in is None:
+    if (is_auto(method.temperature) or measures) and run.burn_in is None:
         before = pretrain_epochs(run, method)
         run = replace(run, burn_in=before + (run.epochs - before) // 3)
     if not (finds_rate or tests_pretraining):
@@ -79,11 +82,32 @@ def fitted(
     return _with_swap_rate(problem, _with_rates(method), run), run, tested
 
 
+def with_rows(problem: Supervised, method: Method, run: Training, start: Any) -> Method:
+    """Return the method with the rows of its steps, where it leaves them open: as many as keep the
+    gradient of a network cheap, of small networks all."""
+    batches = problem.batches
+    is_open = method.measures_rates and method.rows_per_step is None
+    if not is_open or not isinstance(batches, EpochBatches):
+        return method
+    point = _networks(problem, start, run)
+    point = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[2:], leaf.dtype), point)
+    key = jax.random.key(0)
+
+    def loss(params: Any, model_state: Any, rows: Any) -> Array:
+        batch = prepared(batches.prepare, key, rows)
+        return problem.target.energy_at((params, model_state), batch, problem.target.draw(key))
+
+    rows = jax.tree.map(lambda leaf: leaf[: batches.batch_size], batches.data)
+    costs = jax.jit(jax.grad(loss)).lower(*point, rows).cost_analysis() or {}
+    of_row = max(float(costs.get("flops", 0.0)), 1.0) / batches.batch_size
+    return replace(method, rows_per_step=int(min(max(_CHEAP / of_row, 1), batches.num_rows)))
+
+
 def _guessed(problem: Supervised, method: Method, run: Training) -> Method:
     """Return the method with some rates and a kernel, to be checked before the range test."""
     if is_auto(method.kernel):
         method = replace(method, kernel="momentum")
-    if is_auto(method.learning_rate) and not method.has_ladder:
+    if is_auto(method.learning_rate) and not method.pretrain:
         return replace(method, learning_rate=0.1)
     return _with_swap_rate(problem, _with_rates(replace(method, pretrain_rate=0.1)), run)
 

@@ -20,7 +20,7 @@ from replicax.networks.predict import Average
 from replicax.networks.predictor import Predictor, as_inputs
 from replicax.networks.regression import regressor
 from replicax.networks.task import Supervised, check_problem
-from replicax.networks.tempered import find_heating, heating_problem
+from replicax.networks.heating import find_heating, heating_problem
 from replicax.networks.validation import decision
 from replicax.nn.network import Network
 from replicax.results.posterior import Posterior

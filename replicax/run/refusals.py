@@ -338,7 +338,7 @@ def _nothing_to_learn_from(choice: "Choice") -> Iterator[str]:
     """Step sizes, jumps and redraws that this kernel and these energies do not allow."""
     task, method, traits = choice.task, choice.method, choice.kernel.traits
     rate, jumps, redraws = method.learning_rate, method.jumps, method.redraws
-    if isinstance(rate, str) and rate == AUTO and not traits.observes:
+    if isinstance(rate, str) and rate == AUTO and not (traits.observes or method.measures_rates):
         yield (
             'learning_rate="auto" needs a kernel that measures its own error: kernel="hmc" or '
             '"mala" for exact energies, "langevin" for mini-batches; or give learning_rate.'
