@@ -13,8 +13,8 @@ from replicax.errors import check_path, show
 from replicax.networks import evaluate, starting, swag
 from replicax.networks.checks import check_apart, check_start, checked_first
 from replicax.networks.evaluate import Epoch, Thinning
+from replicax.networks.rates import Measuring, Rates, with_kinetic
 from replicax.networks.task import Supervised, check_problem
-from replicax.networks.heating import Measuring, Rates
 from replicax.networks.tempered import check_posterior, posed
 from replicax.networks.trained import Trained
 from replicax.networks.validation import (
@@ -61,7 +61,7 @@ def train(
     callback: Callback | Sequence[Callback] | None = None,
     evaluate: Callable[[Epoch], dict[str, Any]] | None = None,
     keep_networks: bool = False,
-    keep_averaged: int = 100,
+    keep_averaged: int | None = None,
     hold_out: float | None = None,
     early_stop: int | None = None,
     on_nonfinite: str | None = None,
@@ -95,7 +95,8 @@ def train(
             `Trained.epochs`.
         keep_networks: store the coldest network of every epoch, as draws.
         keep_averaged: the largest number of averaged networks to keep for `trained.predict`, evenly
-            spaced and at most 256 MiB; 0 keeps none.
+            spaced and at most 256 MiB; 0 keeps none. By default 100, of small networks up to 2,000
+            that take 4 MiB.
         hold_out: the share of the training rows that is held out, the same ones each time; a
             tenth where `early_stop` or the method decides by them, else none.
             `trained.epochs["validation"]` has the loss of every network there.
@@ -115,7 +116,7 @@ def train(
     method, run = as_method(method), given(Training, locals())
     problem = without_held_out(problem, share_of(run, method))
     start = _points_of(start, problem, run, method)
-    method = starting.with_rows(problem, method, run, start)
+    method = starting.with_moves(problem, method, run, start)
     task = posed(problem, method)
     method, run, tested = starting.fitted(problem, task, method, run, start)
     program = resolve(task, run, method)
@@ -228,11 +229,16 @@ def build_evaluation(
             run.burn_in or 0,
             thinning,
         )
+    if method.measures_rates:
+        evaluation = with_kinetic(evaluation)
     if run.evaluate is not None:
         evaluation = evaluate.with_hook(evaluation, run.evaluate, problem.steps_per_epoch)
     if method.measures_rates and method.sample_from is None:
-        measured = vars(evaluation) | {"begun": clock.pretrain_epochs, "until": run.burn_in or 0}
-        evaluation = Measuring(**measured, rates=Rates(posed(problem, method), program))
+        rates = Rates(problem, program)
+        until = run.burn_in or 0
+        evaluation = Measuring(
+            **vars(evaluation), rates=rates, begun=clock.pretrain_epochs, until=until
+        )
     if problem.validation is None and method.sample_from is None:
         return evaluation
     return build_watched(evaluation, problem, program, clock, phase, like)

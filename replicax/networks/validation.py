@@ -17,9 +17,8 @@ from jax import Array
 
 from replicax.data.dataset import held_out
 from replicax.networks.evaluate import build_outputs
-from replicax.networks.heating import Rates
+from replicax.networks.rates import Rates
 from replicax.networks.task import Supervised, Tested
-from replicax.networks.tempered import posed
 from replicax.run.batches import EpochBatches
 from replicax.run.carry import Carry
 from replicax.run.methods import Method
@@ -219,7 +218,7 @@ def build_watched(
         program=program,
         clock=clock,
         phase=phase,
-        rates=Rates(posed(problem, program.method), program) if measures else None,
+        rates=Rates(problem, program) if measures else None,
     )
 
 

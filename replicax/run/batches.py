@@ -310,6 +310,10 @@ class EpochBatches(_InMemory):
     def steps_per_epoch(self) -> int:
         return -(-self.num_rows // self.batch_size)
 
+    def seen_twice(self, num_steps: int) -> int:
+        """Return how many rows are seen twice where so many steps of equal size see all."""
+        return num_steps * -(-self.num_rows // num_steps) - self.num_rows
+
     def describe(self) -> BatchSpec:
         return BatchSpec("epochs", self.num_rows, self.batch_size)
 

@@ -84,7 +84,8 @@ class Method:
         name: its name in results and messages.
         learning_rate: (cold, hot), geometric and adapted; one value per rung; one for all; or
             "auto", tuned by rung in the burn-in to the kernel's own error, of networks found by a
-            range test, or with the kernel "underdamped" measured in the burn-in. In the unit of the energy, of networks relative to the mean loss.
+            range test, or measured in the burn-in if the kernel is "underdamped". In the unit of
+            the energy, of networks relative to the mean loss.
         temperature: the cold rung's (SGD above), of networks without a ladder that of all;
             (cold, hot), up to `inf`, the prior, for `rx.bayesian` posteriors of all rows; one per
             rung; or "auto", from 1 to where neighbours swap half of their attempts, for rungs of
@@ -128,8 +129,9 @@ class Method:
             of networks that were trained before. Methods with one network train it as long.
         pretrain_rate: the peak learning rate of this training, found by a range test unless given.
         clip_norm: the largest norm of a gradient; larger ones are cut.
-        rows_per_step: rows of the data that networks see in a step, at least a mini-batch; where
-            rates are measured, as many as keep a gradient cheap, of small networks all.
+        steps_per_move: of the kernel "underdamped", steps whose gradients make one move of a
+            network; in them it sees all rows, so that no noise of mini-batches heats it. Where
+            rates are measured, as few as keep a step cheap, of small networks 1.
         averages: of networks: the "coldest" of every epoch, "all" every tenth epoch or "every" one,
             "last", all
             after the last epoch, networks drawn from a "gaussian" fitted to each cycle, or
@@ -255,13 +257,13 @@ class Method:
         command="train",
         metavar="L",
     )
-    rows_per_step: int | None = option(
+    steps_per_move: int | None = option(
         None,
-        "Rows of a step that samples networks.",
+        "Steps that see all rows, for one move of a sampled network.",
         whole(1),
         command="train",
         metavar="N",
-        show_default="the mini-batch; where rates are measured, what is cheap",
+        show_default="as few as keep a step cheap",
     )
     averages: str = option("coldest", check=one_of(*AVERAGES))
     is_single: bool = option(False, check=check_flag)
@@ -420,7 +422,10 @@ def sghmc_pt(learning_rate: "Rates | None" = None, **more: Any) -> Method:
     usual |= {"temperature": AUTO, "learning_rate": learning_rate, "kernel": "sghmc"}
     if _is_left_open(learning_rate, more):
         usual |= _MEASURED
-        if not {"temperature", "schedule"} & more.keys():
+        is_ladder = not isinstance(more.get("temperature", 1.0), int | float)
+        if not (
+            is_ladder or {"schedule", "rule", "swap_every", "energy_at", "adapt"} & more.keys()
+        ):
             alone = {"schedule": "none", "rule": None, "swap_every": None}
             usual |= {"temperature": 1.0, "averages": "every"} | alone
     return _method("sghmc-pt", more, tempers_likelihood=True, **usual)

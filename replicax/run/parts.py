@@ -232,6 +232,8 @@ def plain_kernel(method: Method) -> Kernel:
     name = choose("kernel", kernel, kernels.NAMED)
     if name in ("momentum", "sghmc"):
         return kernels.momentum(method.momentum) if method.momentum else kernels.sgld()
+    if name == "underdamped":
+        return kernels.underdamped(num_batches=method.steps_per_move or 1)
     return kernels.NAMED[name]()
 
 

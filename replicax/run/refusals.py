@@ -80,7 +80,8 @@ def _law_of_noisy_energies(choice: "Choice") -> Iterator[str]:
 
 def _not_given(choice: "Choice") -> Iterator[str]:
     name = choice.method.name
-    if choice.method.learning_rate is None:
+    is_measured = choice.method.measures_rates and not choice.trains  # of networks alone
+    if choice.method.learning_rate is None or is_measured:
         yield (
             f'The method "{name}" needs learning rates: write '
             f"method={written(name, 'learning_rate=(cold, hot)')}, or one rate for all rungs; or "
