@@ -34,6 +34,7 @@ METHODS = (
 SAMPLES = METHODS[:3]
 PLACES = ("in range", "in the gap", "outside")
 NETWORKS = 10
+READING, CLOSING = "", ""
 IMAGES, TESTS, CHAINS, KEPT, LEAPFROG = 1000, 500, 3, 40, 30
 CNN = {"epochs": 60, "batch_size": 50, "networks": 4}
 
@@ -247,6 +248,109 @@ def parts():
     return made
 
 
+PAGE = """# Networks beside references that are right
+
+What networks at temperature 1 should look like can be computed where they are small. Every method
+of `rx.train` starts from new networks and is left at its defaults: only epochs, the number of
+networks and the seed are given (and `sample_from=0.4` of `ensemble-then-sample`, which otherwise
+holds rows out). `python benchmarks/networks_truth.py` makes the numbers, part by part, and writes
+this page; {about}.
+
+## Regressions, against NUTS
+
+Hidden layers of tanh, rows on two sides of a gap, a known noise, and a standard normal prior of
+every parameter; {networks} networks, mini-batches of 16 or 32 rows. By place: the mean ratio of the
+standard deviation of the network's output to that of NUTS, and in brackets the root mean square
+error of its mean in units of that standard deviation. Right is a ratio from 0.9 to 1.1.
+
+{regressions}
+
+NUTS is NumPyro's, four chains of 500 draws after 500; its own row has the range of the ratios of
+single chains to all.
+
+{reading}
+
+## A small convolutional network, against HMC
+
+{images} noisy images of scikit-learn's digits (8 x 8, with noise of a standard deviation of 1), two
+convolutions with tanh and a dense layer, {params} parameters, a normal prior of the precision 10.
+HMC over all rows (BlackJAX), {chains} chains from new networks, {kept} draws of {leapfrog} leapfrog
+steps after as many. Our methods: {epochs} epochs of {few} networks, mini-batches of {batch} rows.
+Agreement is the share of {tests} test images with the same top class, variation the mean total
+variation of the predictive distributions. What a single chain has beside the others is the best
+that can be expected.
+
+{digits}
+
+{closing}
+"""
+
+
+def page(found):
+    """The page of the numbers that there are."""
+    rows = ["| | | " + " | ".join(PLACES) + " | heating | told | s |", "|---" * 7 + "|"]
+    for name, (hidden, count, noise, dims, _, epochs) in REGRESSIONS.items():
+        truth = found.get(f"nuts {name}")
+        if truth is None:
+            continue
+        net = "-".join(map(str, (dims, *hidden, 1)))
+        title = f"{net}, {count} rows, noise {noise}, {epochs:,} epochs"
+        single = [[one[place][0] for one in truth["chains"]] for place in PLACES]
+        ranges = " | ".join(f"{min(x):.2f} to {max(x):.2f}" for x in single)
+        rows.append(f"| {title} | NUTS | {ranges} | | | {truth['seconds']:.0f} |")
+        for method in METHODS:
+            for seed in (0, 1):
+                one = found.get(f"{name} {method} {seed}")
+                if one is not None:
+                    cells = " | ".join(f"{one[p][0]:.2f} ({one[p][1]:.2f})" for p in PLACES)
+                    rows.append(f"| | {method}, seed {seed} | {cells} | {_rest(one)} |")
+    return "\n".join(rows), _digits(found)
+
+
+def _rest(one):
+    heating = "" if one["heating"] is None else f"{100 * one['heating']:+.1f} %"
+    return f"{heating} | {'yes' if one['told'] else ''} | {one['seconds']:.0f}"
+
+
+def _digits(found):
+    chains = [found[f"hmc {n}"] for n in range(CHAINS) if f"hmc {n}" in found]
+    rows = ["| | agreement | variation | NLL | accuracy | heating | told | s |", "|---" * 8 + "|"]
+    probs = [np.array(one["probs"]) for one in chains]
+    for number, one in enumerate(probs):
+        others = np.mean(probs[:number] + probs[number + 1 :], axis=0)
+        near, chain = agreement(one, others), chains[number]
+        cells = (
+            f"{near['agreement']:.3f} | {near['variation']:.3f} | | | | | {chain['seconds']:.0f}"
+        )
+        rows.append(f"| HMC, chain {number} beside the others | {cells} |")
+    for method in METHODS:
+        one = found.get(f"digits {method} 0")
+        if one is not None:
+            scores = f"{one['nll']:.3f} | {one['accuracy']:.3f}"
+            near = f"{one['agreement']:.3f} | {one['variation']:.3f}"
+            rows.append(f"| {method} | {near} | {scores} | {_rest(one)} |")
+    return "\n".join(rows)
+
+
+def write_page(out, found):
+    regressions, table = page(found)
+    about = found["about"]
+    filled = {
+        "about": f"replicax {about['replicax']}, jax {about['jax']}, Python {about['python']}, two "
+        f"cores ({about['processor']}) shared with other work; seconds are processor time, with "
+        "compilation",
+        "networks": NETWORKS, "regressions": regressions, "digits": table, "images": f"{IMAGES:,}",
+        "tests": TESTS, "chains": CHAINS, "kept": KEPT, "leapfrog": LEAPFROG,
+        "epochs": CNN["epochs"], "few": CNN["networks"], "batch": CNN["batch_size"],
+        "params": f"{found['hmc 0']['params']:,}" if "hmc 0" in found else "?",
+        "reading": READING, "closing": CLOSING,
+    }  # fmt: skip
+    text = PAGE
+    for name, value in filled.items():
+        text = text.replace("{" + name + "}", str(value))
+    (out / "networks-truth.md").write_text(text)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
@@ -266,6 +370,7 @@ def main():
         machine = {"python": platform.python_version(), "jax": jax.__version__}
         found["about"] = machine | {"replicax": rx.__version__, "processor": platform.machine()}
         path.write_text(json.dumps(found, indent=0) + "\n")
+    write_page(options.out, found)
 
 
 if __name__ == "__main__":

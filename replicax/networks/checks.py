@@ -123,6 +123,7 @@ def find_rhat(trained: "Trained") -> float | None:
     draws = len(networks.rung) // count
     if draws < _FEWEST_DRAWS or count * draws != len(networks.rung):
         return None
+    assert data is not None
     some = jax.tree.map(_between, data[0])
     outputs: Any = predictor.outputs  # type: ignore[union-attr]
     of_all = jax.jit(lambda points: jax.lax.map(lambda one: outputs(*one, some), points))

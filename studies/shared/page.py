@@ -22,6 +22,7 @@ _BESIDE = {  # pages that benchmarks write into the same folder
     "rows": "Many rows: exact draws in a handful of sweeps",
     "small-table2": "Table 2 in small: the paper's methods and a deep ensemble, on three depths",
     "exchange": "Does exchange beat an ensemble of networks?",
+    "networks-truth": "Networks at temperature 1 beside NUTS and HMC",
 }
 _VERDICTS = {True: "met", False: "**not met**", None: ""}
 
