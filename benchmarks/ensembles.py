@@ -11,6 +11,7 @@ import argparse
 import json
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ import replicax as rx
 TASKS = ("digits", "cancer", "diabetes", "synthetic")
 METHODS = {
     "deep-ensemble": rx.deep_ensemble,
-    "ensemble-then-sample": rx.ensemble_then_sample,
+    "ensemble-then-sample": partial(rx.ensemble_then_sample, kernel="momentum"),
     "deo-star": rx.deo_star,
     "deo-star, all rungs": lambda: rx.deo_star(averages="all"),
     "ensemble": rx.ensemble,

@@ -85,17 +85,19 @@ def _of(make: Callable[..., rx.Method], *given: Any, **more: Any) -> Callable:
     return lambda epochs, steps: make(*given, **more)
 
 
+# At rates that fall, which is hotter than temperature 1.
+THEN_SAMPLE = functools.partial(rx.ensemble_then_sample, kernel="momentum")
 MAIN = {
     "deep-ensemble": _of(rx.deep_ensemble),
     "deep-ensemble .05": _of(rx.deep_ensemble, 0.05),
     "deep-ensemble .1": _of(rx.deep_ensemble, 0.1),
     "deep-ensemble .2": _of(rx.deep_ensemble, 0.2),
-    "ensemble-then-sample": _of(rx.ensemble_then_sample),
-    "ensemble-then-sample .1": _of(rx.ensemble_then_sample, 0.1),
-    "ensemble-then-sample .05 from .7": _of(rx.ensemble_then_sample, 0.05, sample_from=0.7),
-    "ensemble-then-sample .1 from .5": _of(rx.ensemble_then_sample, 0.1, sample_from=0.5),
-    "ensemble-then-sample .1 from .7": _of(rx.ensemble_then_sample, 0.1, sample_from=0.7),
-    "ensemble-then-sample .2 from .7": _of(rx.ensemble_then_sample, 0.2, sample_from=0.7),
+    "ensemble-then-sample": _of(THEN_SAMPLE),
+    "ensemble-then-sample .1": _of(THEN_SAMPLE, 0.1),
+    "ensemble-then-sample .05 from .7": _of(THEN_SAMPLE, 0.05, sample_from=0.7),
+    "ensemble-then-sample .1 from .5": _of(THEN_SAMPLE, 0.1, sample_from=0.5),
+    "ensemble-then-sample .1 from .7": _of(THEN_SAMPLE, 0.1, sample_from=0.7),
+    "ensemble-then-sample .2 from .7": _of(THEN_SAMPLE, 0.2, sample_from=0.7),
     "deo-star": _of(rx.deo_star, pretrain_rate=PEAK),
     "ensemble": _of(rx.ensemble, pretrain_rate=PEAK),
 }
@@ -120,7 +122,7 @@ LADDERS = {
 LONG = "ensemble-then-sample .1 from .7, T .01"  # with the most epochs alone
 RECIPES = MAIN | LADDERS
 ALL = RECIPES | {
-    LONG: _of(rx.ensemble_then_sample, PEAK, sample_from=TRUNK, temperature=0.01),
+    LONG: _of(THEN_SAMPLE, PEAK, sample_from=TRUNK, temperature=0.01),
 }
 OVER_BUDGETS = (
     "deep-ensemble .1",

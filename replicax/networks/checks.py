@@ -3,10 +3,13 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from replicax.networks.outcomes import Classes, from_json
 from replicax.networks.task import Supervised
+from replicax.results.diagnostics import rhat
 from replicax.run.carry import Carry
 from replicax.run.initial import have_one_start
 from replicax.run.methods import Method, is_several, written
@@ -17,6 +20,9 @@ from replicax.run.records import Evaluation
 if TYPE_CHECKING:
     from replicax.networks.trained import Trained
 
+_FEWEST_DRAWS = 8  # of each member, for R-hat
+_PAIRS = 16  # of rows, at which predictions are compared
+_UNMIXED = 1.3  # R-hat
 _WORSE = 10  # times the score by chance: nothing can be learnt from such a network
 
 
@@ -100,6 +106,50 @@ def find_training_problems(trained: "Trained") -> list[str]:
             f"{rates if 0 in worse else hot}."
         )
     return problems
+
+
+def find_rhat(trained: "Trained") -> float | None:
+    """Return R-hat over members, in halves, of what sampled networks predict between rows and
+    beyond them, which few outputs exceed; None where nothing is sampled, or too little was kept."""
+    problem, method = trained._target, trained.metadata.method
+    predictor, data = (getattr(problem, name, None) for name in ("predictor", "batches"))
+    data = getattr(data, "data", None)
+    is_pair = predictor is not None and isinstance(data, tuple | list) and len(data) == 2
+    sampled = method.measures_rates and not method.has_ladder
+    if not (is_pair and sampled and trained._records.length("networks")):
+        return None
+    networks = trained.networks
+    count = len(set(networks.rung))
+    draws = len(networks.rung) // count
+    if draws < _FEWEST_DRAWS or count * draws != len(networks.rung):
+        return None
+    assert data is not None
+    some = jax.tree.map(_between, data[0])
+    outputs: Any = predictor.outputs  # type: ignore[union-attr]
+    of_all = jax.jit(lambda points: jax.lax.map(lambda one: outputs(*one, some), points))
+    values = np.asarray(of_all(trained.points), float).reshape(draws, count, -1)
+    return float(np.quantile([rhat(column.T) for column in np.moveaxis(values, 2, 0)], 0.9))
+
+
+def _between(rows: Any) -> Any:
+    """Return inputs between pairs of rows and beyond them, where what is not known shows; other
+    inputs than real numbers as they are."""
+    if not jnp.issubdtype(rows.dtype, jnp.floating):
+        return jnp.asarray(rows[: 2 * _PAIRS])
+    one, other = rows[: len(rows) // 2][:_PAIRS], rows[-(len(rows) // 2) :][:_PAIRS]
+    return jnp.concatenate([one + share * (other - one) for share in (0.5, 1.5)])
+
+
+def mixing_problem(found: float | None, method: Method) -> str | None:
+    """Return a sentence about members that have not gone far enough; None if they have."""
+    if found is None or found < _UNMIXED:
+        return None
+    fewer = f"; or fewer than steps_per_move={method.steps_per_move}, which cost more each"
+    return (
+        f"R-hat over the members' predictions between rows and beyond them is {found:.2f}: they "
+        "are still near the networks that were trained, and the spread of predictions may be wrong "
+        f"there. Write more epochs{fewer if (method.steps_per_move or 1) > 1 else ''}."
+    )
 
 
 def _last_scores(trained: "Trained") -> tuple[str, np.ndarray, float]:

@@ -30,6 +30,7 @@ from replicax.run.trees import TreeSpec
 
 GROUP = "networks"
 MAX_BYTES = 2**28  # limit for all kept networks
+_USUAL, _USUAL_BYTES, _MOST = 100, 2**22, 2000  # that are kept; of small networks
 _BATCH = 500  # images that all replicas see together
 
 
@@ -58,10 +59,14 @@ class Thinning:
     limit: int
 
     @classmethod
-    def of(cls, like: Any, limit: int) -> "Thinning":
-        """Return the thinning of networks with the shapes of `like`."""
+    def of(cls, like: Any, limit: int | None) -> "Thinning":
+        """Return the thinning of networks with the shapes of `like`; without a limit as many as
+        are usual for networks of that size."""
         num_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(like))
-        return cls(min(limit, max(1, MAX_BYTES // max(num_bytes, 1))))
+        num_bytes = max(num_bytes, 1)
+        if limit is None:
+            limit = min(max(_USUAL, _USUAL_BYTES // num_bytes), _MOST)
+        return cls(min(limit, max(1, MAX_BYTES // num_bytes)))
 
     def stride(self, number: int, members: int) -> int:
         """Return the distance between kept picks of `members` networks each, after `number` picks.

@@ -25,7 +25,7 @@ from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.randomness import seed_keys
 from replicax.networks.predictor import unlike_standard
 from replicax.networks.task import Supervised
-from replicax.run.batches import prepared
+from replicax.run.batches import EpochBatches, prepared
 from replicax.run.compiled_once import compiled_once
 from replicax.run.initial import PerReplica, initial_points, is_function
 from replicax.run.methods import METHODS, Method, written
@@ -37,12 +37,20 @@ from replicax.run.sources import SourceBatches
 from replicax.theory.round_trips import expected_round_trips, fitting_swap_rate
 
 _PRETRAIN = 300 / 800  # of the epochs, as in the paper
+_BEFORE = 0.2  # of the epochs, where the rates of the sampling are measured
 _LADDER, _COLD = (1 / 20, 1 / 5), 1 / 20  # of the peak rate, which is 0.1 in the paper
+
+_CHEAP = 2e8  # operations of the gradient of one network
 
 _FACTOR = 10 ** (1 / 3)  # from one candidate to the next
 _SEVEN = 10 ** (np.arange(7) / 3)
 _RATES = {"momentum": 0.005 * _SEVEN, "adam": 0.0005 * _SEVEN}
-_OTHERS = {"sghmc": _RATES["momentum"], "sgld": 0.05 * _SEVEN, "preconditioned": _RATES["adam"]}
+_OTHERS = {
+    "sghmc": _RATES["momentum"],
+    "underdamped": _RATES["momentum"],
+    "sgld": 0.05 * _SEVEN,
+    "preconditioned": _RATES["adam"],
+}
 _OWN_RATES = 1e-4 * 10 ** (np.arange(12) / 3)  # of kernels of the user's own
 _SHARE = 0.05  # of the steps of all networks of the run, for what goes beyond the fewest
 _FEWEST, _MOST = 50, 100  # steps of a candidate
@@ -58,14 +66,16 @@ def fitted(
     None without one. `task` is the problem as the method poses it."""
     is_ours = method.name in METHODS and method.rate_schedule in ("constant", "cyclical")
     if method.pretrain is None and is_ours and is_function(start):
-        method = replace(method, pretrain=_PRETRAIN if run.epochs > 1 else 0.0)
+        share = _BEFORE if method.measures_rates else _PRETRAIN
+        method = replace(method, pretrain=share if run.epochs > 1 else 0.0)
     tests_pretraining = bool(method.pretrain) and method.pretrain_rate is None
-    finds_rate = is_auto(method.learning_rate) and not method.has_ladder  # else it is refused
-    if not finds_rate and not method.pretrain:
+    measures = method.measures_rates and method.sample_from is None
+    finds_rate = is_auto(method.learning_rate) and not (method.has_ladder or measures)
+    if not (finds_rate or method.pretrain or measures):
         return method, run, None
-    if is_auto(method.temperature) and run.burn_in is None:
+    if (is_auto(method.temperature) or measures) and run.burn_in is None:
         before = pretrain_epochs(run, method)
-        run = replace(run, burn_in=before + (run.epochs - before) // 3)
+        run = replace(run, burn_in=before + (run.epochs - before) // (4 if measures else 3))
     if not (finds_rate or tests_pretraining):
         return _with_swap_rate(problem, _with_rates(method), run), run, None
     resolve(task, run, _guessed(problem, method, run))  # refuses before a test that takes time
@@ -77,11 +87,36 @@ def fitted(
     return _with_swap_rate(problem, _with_rates(method), run), run, tested
 
 
+def with_moves(problem: Supervised, method: Method, run: Training, start: Any) -> Method:
+    """Return the method with the number of steps for one move, where it leaves it open: as few as
+    keep the gradient of a network in a step cheap, and at most those of an epoch."""
+    batches = problem.batches
+    if not method.measures_rates or method.steps_per_move is not None:
+        return method
+    if not isinstance(batches, EpochBatches):  # a source, which has the rows of a step
+        return replace(method, steps_per_move=batches.steps_per_epoch)
+    if method.has_ladder:  # replicas change their rung between any two steps
+        return replace(method, steps_per_move=1)
+    point = _networks(problem, start, run)
+    point = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[2:], leaf.dtype), point)
+    key = jax.random.key(0)
+
+    def loss(params: Any, model_state: Any, rows: Any) -> Array:
+        batch = prepared(batches.prepare, key, rows)
+        return problem.target.energy_at((params, model_state), batch, problem.target.draw(key))
+
+    rows = jax.tree.map(lambda leaf: leaf[: batches.batch_size], batches.data)
+    costs: Any = jax.jit(jax.grad(loss)).lower(*point, rows).cost_analysis() or {}
+    of_all = float(costs.get("flops", 0.0)) * batches.num_rows / batches.batch_size
+    steps = int(np.clip(np.ceil(of_all / _CHEAP), 1, batches.steps_per_epoch))
+    return replace(method, steps_per_move=min(range(steps, 2 * steps), key=batches.seen_twice))
+
+
 def _guessed(problem: Supervised, method: Method, run: Training) -> Method:
     """Return the method with some rates and a kernel, to be checked before the range test."""
     if is_auto(method.kernel):
         method = replace(method, kernel="momentum")
-    if is_auto(method.learning_rate) and not method.has_ladder:
+    if is_auto(method.learning_rate) and not method.pretrain:
         return replace(method, learning_rate=0.1)
     return _with_swap_rate(problem, _with_rates(replace(method, pretrain_rate=0.1)), run)
 

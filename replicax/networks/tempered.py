@@ -52,6 +52,16 @@ _SMALLEST = 1e-6  # eta h: a direction that hardly relaxes, or never
 _LARGEST = 1.9  # eta h / (1 + a), which is below 2 where a run is stable
 
 
+def posed(problem: Supervised, method: Method) -> Supervised:
+    """Return the problem that the method samples: with the rows of its steps, and a tempered
+    likelihood if it uses one."""
+    batches = problem.batches
+    if method.steps_per_move is not None and isinstance(batches, EpochBatches):
+        count = -(-batches.num_rows // method.steps_per_move)
+        problem = replace(problem, batches=replace(batches, rows_per_step=count))
+    return tempered(problem) if method.tempers_likelihood else problem
+
+
 def tempered(problem: Supervised) -> Supervised:
     """Return the problem with a tempered likelihood; raise unless it has a separate prior."""
     target, ratio = problem.target, float(problem.num_rows)
@@ -122,7 +132,7 @@ def _whole_energy(
             prepared = rows if batches.prepare is None else batches.prepare(key, rows)
             return count * energy_at(point, share_rows(prepared), key)
 
-        return sum_in_pieces(sum_over, data, batches.batch_size) / batches.num_rows
+        return sum_in_pieces(sum_over, data, batches.rows_seen) / batches.num_rows
 
     return energy
 

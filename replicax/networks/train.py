@@ -13,8 +13,9 @@ from replicax.errors import check_path, show
 from replicax.networks import evaluate, starting, swag
 from replicax.networks.checks import check_apart, check_start, checked_first
 from replicax.networks.evaluate import Epoch, Thinning
+from replicax.networks.rates import Measuring, Rates, with_kinetic
 from replicax.networks.task import Supervised, check_problem
-from replicax.networks.tempered import check_posterior, tempered
+from replicax.networks.tempered import check_posterior, posed
 from replicax.networks.trained import Trained
 from replicax.networks.validation import (
     Phase,
@@ -60,7 +61,7 @@ def train(
     callback: Callback | Sequence[Callback] | None = None,
     evaluate: Callable[[Epoch], dict[str, Any]] | None = None,
     keep_networks: bool = False,
-    keep_averaged: int = 100,
+    keep_averaged: int | None = None,
     hold_out: float | None = None,
     early_stop: int | None = None,
     on_nonfinite: str | None = None,
@@ -94,7 +95,8 @@ def train(
             `Trained.epochs`.
         keep_networks: store the coldest network of every epoch, as draws.
         keep_averaged: the largest number of averaged networks to keep for `trained.predict`, evenly
-            spaced and at most 256 MiB; 0 keeps none.
+            spaced and at most 256 MiB; 0 keeps none. By default 100, of small networks up to 2,000
+            that take 4 MiB.
         hold_out: the share of the training rows that is held out, the same ones each time; a
             tenth where `early_stop` or the method decides by them, else none.
             `trained.epochs["validation"]` has the loss of every network there.
@@ -113,7 +115,9 @@ def train(
     check_free(session.run_dir)
     method, run = as_method(method), given(Training, locals())
     problem = without_held_out(problem, share_of(run, method))
-    task, start = _posed(problem, method), _points_of(start, problem, run, method)
+    start = _points_of(start, problem, run, method)
+    method = starting.with_moves(problem, method, run, start)
+    task = posed(problem, method)
     method, run, tested = starting.fitted(problem, task, method, run, start)
     program = resolve(task, run, method)
     _warn_of_low_peak(program)
@@ -158,7 +162,7 @@ def resume_training(
     problem = without_held_out(problem, share_of(run, metadata.method))
     _check_fits(records, problem)
     check_extends(metadata.run, metadata.method, changes["epochs"])
-    task = _posed(problem, metadata.method)
+    task = posed(problem, metadata.method)
     session, evaluates = _watched_by(session, run, phase), _evaluates(problem, phase)
     kept, like = proceed(
         records, task, changes, session, method=method, force=force, evaluates=evaluates
@@ -225,8 +229,16 @@ def build_evaluation(
             run.burn_in or 0,
             thinning,
         )
+    if method.measures_rates:
+        evaluation = with_kinetic(evaluation)
     if run.evaluate is not None:
         evaluation = evaluate.with_hook(evaluation, run.evaluate, problem.steps_per_epoch)
+    if method.measures_rates and method.sample_from is None:
+        rates = Rates(problem, program)
+        until = run.burn_in or 0
+        evaluation = Measuring(
+            **vars(evaluation), rates=rates, begun=clock.pretrain_epochs, until=until
+        )
     if problem.validation is None and method.sample_from is None:
         return evaluation
     return build_watched(evaluation, problem, program, clock, phase, like)
@@ -250,17 +262,14 @@ def weights_of(
             if phase.stopped:
                 averaged = epoch == phase.stopped
             return np.ones(num_replicas) if averaged else none
+        if method.averages == "every":
+            return np.ones(num_replicas)
         if method.picks_all:
             return none if epoch % clock.pick_every else np.ones(num_replicas)
         last_step = epoch * clock.steps_per_epoch - 1
         return coldest if exploits is None or bool(exploits(last_step)) else none
 
     return weights
-
-
-def _posed(problem: Supervised, method: Method) -> Supervised:
-    """Return the problem that the method samples, with a tempered likelihood if it uses one."""
-    return tempered(problem) if method.tempers_likelihood else problem
 
 
 def _trained(records: Records, like: Any, problem: Supervised) -> Trained:

@@ -12,13 +12,20 @@ import numpy as np
 from replicax.errors import choose, show
 from replicax.networks import evaluate, outcomes
 from replicax.networks.by_name import NamedProblem
-from replicax.networks.checks import find_training_problems, why_none_averaged, why_none_kept
+from replicax.networks.checks import (
+    find_rhat,
+    find_training_problems,
+    mixing_problem,
+    why_none_averaged,
+    why_none_kept,
+)
 from replicax.networks.classification import classifier
 from replicax.networks.evaluate import CompiledTest, Count, Networks
 from replicax.networks.outcomes import Classes, Numbers, NumberSums, Outcomes
 from replicax.networks.pairs import as_weights, check_pair
 from replicax.networks.predict import Average
 from replicax.networks.predictor import Predictor, as_inputs
+from replicax.networks.rates import kinetic_heating, kinetic_problem
 from replicax.networks.regression import regressor
 from replicax.networks.task import Supervised, check_problem, tested_by
 from replicax.networks.tempered import find_heating, heating_problem
@@ -284,14 +291,27 @@ class Trained(Posterior):
 
     def problems(self) -> list[str]:
         """Reasons not to trust the run, as sentences."""
-        heated = heating_problem(self.heating, self.method)
-        return [*find_training_problems(self), *([heated] if heated else []), *super().problems()]
+        measures = self.metadata.method.measures_rates
+        hot = kinetic_problem(self) if measures else heating_problem(self.heating, self.method)
+        unmixed = mixing_problem(self.rhat_of_members, self.metadata.method)
+        found = [sentence for sentence in (hot, unmixed) if sentence]
+        return [*find_training_problems(self), *found, *super().problems()]
 
     @functools.cached_property
     def heating(self) -> float | None:
-        """Relative excess temperature of the coldest network by the noise of mini-batches, for
-        methods that sample the posterior; None for others, or if it cannot be measured."""
-        return find_heating(self)
+        """Relative excess temperature of the coldest network, for methods that sample the
+        posterior; None for others, or if it cannot be measured. By its momentum, measured in the
+        run, where rates are; else by the noise of mini-batches."""
+        if not self.metadata.method.measures_rates:
+            return find_heating(self)
+        found = kinetic_heating(self)
+        return None if found is None else found[0]
+
+    @functools.cached_property
+    def rhat_of_members(self) -> float | None:
+        """R-hat over the members of what sampled networks predict, 1 where they have mixed; None
+        where nothing is sampled, or too little was kept."""
+        return find_rhat(self)
 
     def summary(self) -> dict[str, Any]:
         """Return the numbers of the run as plain data."""

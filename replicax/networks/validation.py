@@ -18,6 +18,7 @@ from jax import Array
 from replicax.data.dataset import held_out
 from replicax.networks.evaluate import build_outputs
 from replicax.networks.pairs import of_mean_one
+from replicax.networks.rates import Rates
 from replicax.networks.task import Supervised, Tested, tested_by
 from replicax.run.batches import EpochBatches
 from replicax.run.carry import Carry
@@ -122,6 +123,7 @@ class Watched(Evaluation):
     program: Program = field(kw_only=True)
     clock: Clock = field(kw_only=True)
     phase: Phase = field(kw_only=True)
+    rates: Rates | None = None  # None: they follow from the peak rate
 
     def first(self, program: Program, carry: Carry) -> Carry:
         """Return the carry without noise where networks are trained before they are sampled."""
@@ -138,20 +140,25 @@ class Watched(Evaluation):
         begun = int(self.state.begun)
         if not row or not begun:
             return carry, row
-        epoch = int(carry.state.step) // self.clock.steps_per_epoch + 1
-        share = begun / self.clock.epochs
-        first = max(0.5 * (1 + np.cos(np.pi * share)), _COLD)
+        done, until = int(carry.state.step) // self.clock.steps_per_epoch, self.clock.epochs
+        heats = jnp.asarray(program.ladder.temperature, carry.state.ladder.temperature.dtype)
+        heats = jnp.broadcast_to(heats, carry.state.ladder.temperature.shape)
+        carry = _with_ladder(carry, temperature=heats)
+        if self.rates is None:
+            factor = self._factor(program, done + 1)
+            rates = jnp.asarray(program.ladder.learning_rate, heats.dtype) * factor
+            return _with_ladder(carry, learning_rate=jnp.broadcast_to(rates, heats.shape)), row
+        if self.rates.is_due(done, begun, begun + (until - begun) // 2):
+            carry = self.rates.renewed(carry, np.asarray(heats)[0], is_first=done == begun)
+        return carry, row
+
+    def _factor(self, program: Program, epoch: int) -> float:
+        """Return the factor of the peak rate in an epoch of the sampling."""
+        begun, epochs = int(self.state.begun), self.clock.epochs
+        first = max(0.5 * (1 + np.cos(np.pi * begun / epochs)), _COLD)
         if program.method.sample_from != "validation":
             first = _HOT
-        factor = sampling_factor(epoch, begun, self.clock.epochs, first)
-        ladder = carry.state.ladder
-        rates = jnp.asarray(program.ladder.learning_rate, ladder.learning_rate.dtype) * factor
-        heats = jnp.asarray(program.ladder.temperature, ladder.temperature.dtype)
-        return _with_ladder(
-            carry,
-            learning_rate=jnp.broadcast_to(rates, ladder.learning_rate.shape),
-            temperature=jnp.broadcast_to(heats, ladder.temperature.shape),
-        ), row
+        return sampling_factor(epoch, begun, epochs, first)
 
 
 def _with_ladder(carry: Carry, **values: Array) -> Carry:
@@ -200,7 +207,7 @@ def build_watched(
         named = {f"validation.{name}": value for name, value in own.items()}
         return {**evaluation.final(state.inner), **named}
 
-    best, running = None, evaluation.running
+    best, running, measures = None, evaluation.running, program.method.measures_rates
     if patience is not None:
         lead = (1, program.num_replicas)
         best = jax.tree.map(lambda leaf: jnp.zeros((*lead, *leaf.shape), leaf.dtype), like)
@@ -212,6 +219,7 @@ def build_watched(
         program=program,
         clock=clock,
         phase=phase,
+        rates=Rates(problem, program) if measures else None,
     )
 
 

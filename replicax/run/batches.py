@@ -285,14 +285,34 @@ class EpochBatches(_InMemory):
 
     The last batch of an epoch is filled up from the epoch's beginning. `prepare(key, batch)`,
     where given, turns rows into the batch that the energy sees (augmentation, say), once for all
-    replicas.
+    replicas. With `rows_per_step` a step sees more rows than `batch_size`, and as many steps as
+    before, `steps_per_epoch`, go through all rows several times.
     """
 
     prepare: Callable[[Array, Any], Any] | None = None
+    rows_per_step: int | None = None
+
+    @property
+    def rows_seen(self) -> int:
+        """The rows of one step."""
+        return self.batch_size if self.rows_per_step is None else self.rows_per_step
+
+    @property
+    def has_all_rows(self) -> bool:
+        return self.rows_seen == self.num_rows
+
+    @property
+    def steps_per_pass(self) -> int:
+        """Steps in which every row is seen."""
+        return -(-self.num_rows // self.rows_seen)
 
     @property
     def steps_per_epoch(self) -> int:
         return -(-self.num_rows // self.batch_size)
+
+    def seen_twice(self, num_steps: int) -> int:
+        """Return how many rows are seen twice where so many steps of equal size see all."""
+        return num_steps * -(-self.num_rows // num_steps) - self.num_rows
 
     def describe(self) -> BatchSpec:
         return BatchSpec("epochs", self.num_rows, self.batch_size)
@@ -306,29 +326,33 @@ class EpochBatches(_InMemory):
         key = jax.random.fold_in(jax.random.fold_in(key, _ORDERS), epoch)
         return jax.random.permutation(key, self.num_rows)
 
-    def plan(self, key: Array, step: Array, num_steps: int) -> Orders:
-        """Order the rows of all epochs of a segment: to permute them at every step takes long."""
-        num_epochs = -(-num_steps // self.steps_per_epoch) + 1
-        first = step // self.steps_per_epoch
-        epochs = first + jnp.arange(num_epochs)
-        return Orders(first, jax.lax.map(lambda epoch: self.order(key, epoch), epochs))
+    def plan(self, key: Array, step: Array, num_steps: int) -> Orders | None:
+        """Order the rows of all passes of a segment: to permute them at every step takes long."""
+        if self.rows_per_step == self.num_rows:
+            return None
+        num_passes = -(-num_steps // self.steps_per_pass) + 1
+        first = step // self.steps_per_pass
+        passes = first + jnp.arange(num_passes)
+        return Orders(first, jax.lax.map(lambda number: self.order(key, number), passes))
 
-    def take(self, data: Any, plan: Orders, drawn: Array, step: Array, place: Array) -> Any:
-        order = plan.rows[step // self.steps_per_epoch - plan.first_epoch]
-        first = (step % self.steps_per_epoch) * self.batch_size
-        places = (first + jnp.arange(self.batch_size)) % self.num_rows
+    def take(self, data: Any, plan: Orders | None, drawn: Array, step: Array, place: Array) -> Any:
+        if plan is None:
+            return prepared(self.prepare, drawn, data)
+        order = plan.rows[step // self.steps_per_pass - plan.first_epoch]
+        first = (step % self.steps_per_pass) * self.rows_seen
+        places = (first + jnp.arange(self.rows_seen)) % self.num_rows
         return self._prepared(data, order[places], drawn)
 
     def fresh(self, data: Any, step: Any = None, place: Any = None) -> FreshBatches:
-        """Return a function of a key that gives further batches, like those of an epoch: rows
+        """Return a function of a key that gives further batches, like those of a step: rows
         drawn without replacement, all rows in order when the batch is everything."""
 
         def draw(key: Array) -> Any:
             rows_key, key = jax.random.split(key)
-            rows = _different_rows(rows_key, self.batch_size, self.num_rows)
+            rows = _different_rows(rows_key, self.rows_seen, self.num_rows)
             return self._prepared(data, rows, key)
 
-        return FreshBatches(draw, 1 - self.batch_size / self.num_rows, data)
+        return FreshBatches(draw, 1 - self.rows_seen / self.num_rows, data)
 
     def first(self, key: Array) -> Any:
         # One program instead of a dozen, where rows are drawn without replacement.

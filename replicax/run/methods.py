@@ -38,7 +38,7 @@ from replicax.run.options import (
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike as Rates  # one rate, (cold, hot), one per rung, or a word
 
-AVERAGES = ("coldest", "all", "last", "gaussian", "nothing")
+AVERAGES = ("coldest", "all", "every", "last", "gaussian", "nothing")
 RATE_SCHEDULES = ("constant", "cosine", "cyclical", "stepwise")
 
 
@@ -84,14 +84,16 @@ class Method:
         name: its name in results and messages.
         learning_rate: (cold, hot), geometric and adapted; one value per rung; one for all; or
             "auto", tuned by rung in the burn-in to the kernel's own error, of networks found by a
-            range test. In the unit of the energy, of networks relative to the mean loss.
+            range test, or measured in the burn-in if the kernel is "underdamped". In the unit of
+            the energy, of networks relative to the mean loss.
         temperature: the cold rung's (SGD above), of networks without a ladder that of all;
             (cold, hot), up to `inf`, the prior, for `rx.bayesian` posteriors of all rows; one per
             rung; or "auto", from 1 to where neighbours swap half of their attempts, for rungs of
             equal rejection. In the unit of the energy, of networks that of the posterior, 1 the
             exact one.
-        kernel: how replicas move: "hmc", "mala", "sgld", "momentum", "sghmc", "adam",
-            "preconditioned", an optax transform of learning rate 1, or one of `rx.kernels`;
+        kernel: how replicas move: "hmc", "mala", "sgld", "momentum", "sghmc",
+            "underdamped", "adam", "preconditioned", an optax transform of learning rate 1, or one
+            of `rx.kernels`;
             of networks "auto", momentum or Adam, as a range test finds.
         schedule: which pairs may swap: "deo_star", "deo", "seo", "adj", "ape", "exactly_one",
             "no_gate", "none", or one of `rx.schedule`.
@@ -127,7 +129,11 @@ class Method:
             of networks that were trained before. Methods with one network train it as long.
         pretrain_rate: the peak learning rate of this training, found by a range test unless given.
         clip_norm: the largest norm of a gradient; larger ones are cut.
-        averages: of networks: the "coldest" of every epoch, "all" every tenth epoch, "last", all
+        steps_per_move: of the kernel "underdamped", steps whose gradients make one move of a
+            network; in them it sees all rows, so that no noise of mini-batches heats it. Where
+            rates are measured, as few as keep a step cheap, of small networks 1.
+        averages: of networks: the "coldest" of every epoch, "all" every tenth epoch or "every" one,
+            "last", all
             after the last epoch, networks drawn from a "gaussian" fitted to each cycle, or
             "nothing".
         is_single: one network, trained for as many epochs as all replicas would have together.
@@ -250,6 +256,14 @@ class Method:
         command="train",
         metavar="L",
     )
+    steps_per_move: int | None = option(
+        None,
+        "Steps that see all rows, for one move of a sampled network.",
+        whole(1),
+        command="train",
+        metavar="N",
+        show_default="as few as keep a step cheap",
+    )
     averages: str = option("coldest", check=one_of(*AVERAGES))
     is_single: bool = option(False, check=check_flag)
     tempers_likelihood: bool = option(False, check=check_flag)
@@ -297,6 +311,12 @@ class Method:
         """Whether all networks are averaged every few epochs, instead of the coldest of every
         epoch."""
         return self.averages == "all"
+
+    @property
+    def measures_rates(self) -> bool:
+        """Whether the rates at which networks are sampled are measured in the run."""
+        is_open = isinstance(self.learning_rate, str) or self.sample_from is not None
+        return isinstance(self.kernel, str) and self.kernel == "underdamped" and is_open
 
     @property
     def draws_gaussian(self) -> bool:
@@ -354,11 +374,13 @@ def ensemble_then_sample(
     """Independent networks, trained along a cosine, then each sampled at temperature 1.
 
     The cosine ends once the loss on rows held out has stopped falling, or after the share
-    `sample_from` of the epochs. In the first half of what is left the learning rate falls to a
-    tenth of its peak; networks of all epochs of the second half are averaged. If the loss falls
-    until the end, this is a deep ensemble: `trained.decision` says which it was, and why.
+    `sample_from` of the epochs. In the first half of what is left the rate of the sampling is
+    measured; networks of all epochs of the second half are averaged. With `kernel="momentum"` that
+    rate instead falls from half of the peak to a tenth of it. If the loss falls until the end, this
+    is a deep ensemble: `trained.decision` says which it was, and why.
     """
     usual = {"learning_rate": learning_rate, "sample_from": sample_from, "temperature": 1.0}
+    usual |= {"kernel": "underdamped"}
     usual |= {"rate_schedule": "cosine", "warmup_epochs": None, "averages": "last"}
     return _method("ensemble-then-sample", more, **usual)
 
@@ -377,10 +399,34 @@ def deo(learning_rate: "Rates | None" = None, **more: Any) -> Method:
     return _method("deo", more, learning_rate=learning_rate, schedule="deo")
 
 
+_MEASURED = {"learning_rate": AUTO, "kernel": "underdamped"}
+
+
+def _is_left_open(learning_rate: Any, more: dict[str, Any]) -> bool:
+    """Return whether a run has to find how networks are sampled at a temperature."""
+    is_open = learning_rate is None or (isinstance(learning_rate, str) and learning_rate == AUTO)
+    return is_open and not {"kernel", "momentum"} & more.keys()
+
+
 def sghmc_pt(learning_rate: "Rates | None" = None, **more: Any) -> Method:
-    """Networks at temperature 1: tempered likelihoods, swaps on further mini-batches."""
-    usual = {"learning_rate": learning_rate, "kernel": "sghmc", "temperature": AUTO}
-    usual |= {"schedule": "deo", "rule": "bias_corrected", "swap_every": 10}
+    """Networks at temperature 1: trained members, each of which is sampled by Langevin moves with
+    a momentum, at rates that the run measures.
+
+    Without exchange: a ladder of networks has to begin close to temperature 1, and takes all
+    members but one away from there. `temperature=(1.0, hot)` or "auto" makes one, of tempered
+    likelihoods with swaps on further mini-batches; a `learning_rate` is the paper's ladder, on the
+    mini-batches of the problem.
+    """
+    usual: dict[str, Any] = {"schedule": "deo", "rule": "bias_corrected", "swap_every": 10}
+    usual |= {"temperature": AUTO, "learning_rate": learning_rate, "kernel": "sghmc"}
+    if _is_left_open(learning_rate, more):
+        usual |= _MEASURED
+        is_ladder = not isinstance(more.get("temperature", 1.0), int | float)
+        if not (
+            is_ladder or {"schedule", "rule", "swap_every", "energy_at", "adapt"} & more.keys()
+        ):
+            alone = {"schedule": "none", "rule": None, "swap_every": None}
+            usual |= {"temperature": 1.0, "averages": "every"} | alone
     return _method("sghmc-pt", more, tempers_likelihood=True, **usual)
 
 
@@ -390,9 +436,12 @@ def ensemble(learning_rate: "Rates | None" = None, **more: Any) -> Method:
 
 
 def sgld(learning_rate: "Rates | None" = None, **more: Any) -> Method:
-    """Independent replicas with Langevin noise."""
-    usual = {"learning_rate": learning_rate, "kernel": "sgld", "temperature": 1.0}
-    return _method("sgld", more, averages="all", **usual)
+    """Independent replicas with Langevin noise: with a momentum and at rates that the run measures;
+    with a `learning_rate` without momentum, averaged every tenth epoch."""
+    usual = {"learning_rate": learning_rate, "kernel": "sgld", "averages": "all"}
+    if _is_left_open(learning_rate, more):
+        usual |= _MEASURED | {"averages": "every"}
+    return _method("sgld", more, temperature=1.0, **usual)
 
 
 def cyc_sghmc(

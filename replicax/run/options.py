@@ -237,7 +237,7 @@ class Training(Run):
     )
     on_nonfinite: str | None = option(None, check=one_of("restart", "stop"))
     keep_networks: bool = option(False, "Save the coldest network of every epoch.", check_flag)
-    keep_averaged: int = option(100, check=whole(0))
+    keep_averaged: int | None = option(None, check=whole(0))
     hold_out: float | None = option(
         None,
         "Share of the training rows that is held out, to decide by.",

@@ -25,6 +25,7 @@ from replicax.theory import optimal_window
 _MEASURE_STEPS = 100  # steps that measure the unit of energy for buffer="auto"
 _LONGEST_WINDOW = 2**31 - 1  # as long as any run
 _SCHEDULE_NAMES = ("deo_star", "deo", "seo", "adj", "ape", "exactly_one", "no_gate", "none")
+_UNKNOWN_RATE = 1e-12  # until it is measured
 PICK_EVERY = 10  # epochs between two averages of all networks of an ensemble
 
 
@@ -231,6 +232,8 @@ def plain_kernel(method: Method) -> Kernel:
     name = choose("kernel", kernel, kernels.NAMED)
     if name in ("momentum", "sghmc"):
         return kernels.momentum(method.momentum) if method.momentum else kernels.sgld()
+    if name == "underdamped":
+        return kernels.underdamped(num_batches=method.steps_per_move or 1)
     return kernels.NAMED[name]()
 
 
@@ -317,7 +320,7 @@ def ladder(
     """
     count, rate, temperature = plan.num_replicas, method.learning_rate, method.temperature
     if is_auto(rate):
-        rates = np.full(count, first_rate)
+        rates = np.full(count, _UNKNOWN_RATE if first_rate is None else first_rate)
     else:
         rates = per_rung("learning_rate", unit.learning_rate(rate), count)
     kept = as_kept(rates)
@@ -412,7 +415,7 @@ def _barrier(method: Method, plan: Plan, until: int | None, hottest: float) -> B
 
 
 def _step_sizes(method: Method, plan: Plan) -> StepSizeTuning | None:
-    if not is_auto(method.learning_rate):
+    if not is_auto(method.learning_rate) or plan.clock is not None:
         return None
     return StepSizeTuning(learning_ends(plan), max(plan.burn_in, 1), dense=bool(method.jumps))
 

@@ -86,7 +86,8 @@ def _law_of_noisy_energies(choice: "Choice") -> Iterator[str]:
 
 def _not_given(choice: "Choice") -> Iterator[str]:
     name = choice.method.name
-    if choice.method.learning_rate is None:
+    is_measured = choice.method.measures_rates and not choice.trains  # of networks alone
+    if choice.method.learning_rate is None or is_measured:
         yield (
             f'The method "{name}" needs learning rates: write '
             f"method={written(name, 'learning_rate=(cold, hot)')}, or one rate for all rungs; or "
@@ -337,7 +338,7 @@ def _nothing_to_learn_from(choice: "Choice") -> Iterator[str]:
     """Step sizes, jumps and redraws that this kernel and these energies do not allow."""
     task, method, traits = choice.task, choice.method, choice.kernel.traits
     rate, jumps, redraws = method.learning_rate, method.jumps, method.redraws
-    if isinstance(rate, str) and rate == AUTO and not traits.observes:
+    if isinstance(rate, str) and rate == AUTO and not (traits.observes or method.measures_rates):
         yield (
             'learning_rate="auto" needs a kernel that measures its own error: kernel="hmc" or '
             '"mala", for exact energies; or give learning_rate.'

@@ -23,6 +23,7 @@ _BESIDE = {  # pages that benchmarks write into the same folder
     "small-table2": "Table 2 in small: the paper's methods and a deep ensemble, on three depths",
     "last-layer": "A last layer drawn exactly, beside the last-layer Laplace of laplace-torch",
     "exchange": "Does exchange beat an ensemble of networks?",
+    "networks-truth": "Networks at temperature 1 beside NUTS and HMC",
 }
 _VERDICTS = {True: "met", False: "**not met**", None: ""}
 

@@ -41,7 +41,7 @@ def test_only_adjusted_kernels_accept_or_reject_and_only_some_observe(name: str)
     made = kernels.NAMED[name]().traits
     assert made.adjusted == (name in EXACT) == (made.prepare is not None)
     assert made.observes == (name in EXACT)
-    assert (made.change_rung is not None) == (name in ("momentum", "sghmc"))
+    assert (made.change_rung is not None) == (name in ("momentum", "sghmc", "underdamped"))
     assert (made.caveat is not None) == (name in ("preconditioned", "adam"))
     assert made.first_rate == (0.01 if name in EXACT else None)
 

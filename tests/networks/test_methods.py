@@ -57,14 +57,14 @@ def test_temperatures_rates_and_schedules_of_the_methods() -> None:
     assert table == {
         "deo-star": ((0.005, 0.02), 0.0, "deo_star", False),
         "deo": ((0.005, 0.02), 0.0, "deo", False),
-        "sghmc-pt": (0.005, "auto", "deo", False),
+        "sghmc-pt": ("auto", 1.0, "none", False),
         "ensemble": (0.005, 0.0, "none", False),
-        "sgld": (0.005, 1.0, "none", False),
+        "sgld": ("auto", 1.0, "none", False),
         "cyc-sghmc": (0.1, 0.001, "none", True),
         "cyc-swag": (0.1, 0.0, "none", True),
         "pretrain": (0.1, 0.0, "none", False),
     }
-    assert [name for name, m in methods.items() if m.picks_all] == ["ensemble", "sgld"]
+    assert [name for name, m in methods.items() if m.picks_all] == ["ensemble"]
     assert [name for name, m in methods.items() if m.draws_gaussian] == ["cyc-swag"]
     assert {name: m.test_every for name, m in methods.items() if m.test_every > 1} == {
         "pretrain": 10
@@ -74,7 +74,7 @@ def test_temperatures_rates_and_schedules_of_the_methods() -> None:
 
 def test_sgld_has_no_momentum_and_the_others_have_the_users() -> None:
     for name in SAMPLING:
-        spec = spec_of(name, momentum=0.8)
+        spec = spec_of(name, momentum=0.8, learning_rate=0.01)
         inner = spec.get("kernel", spec)
         assert (inner["name"] == "sgld") == (name == "sgld")
         assert inner.get("decay", 0.8) == 0.8

@@ -63,10 +63,10 @@ def test_a_ladder_that_cannot_be_built(choices: dict[str, Any], message: str) ->
 @pytest.mark.parametrize(
     ("choices", "burn_in", "message"),
     [
-        ({}, 0, "adapts in the burn-in .*: give numbers.* burn_in="),
+        ({"temperature": "auto"}, 0, "adapts in the burn-in .*: give numbers.* burn_in="),
         ({"adapt": False}, 5, "adapts in the burn-in"),
         ({"rule": "deterministic"}, 5, "give numbers"),
-        ({"temperature": 1.0}, 5, "tempers the likelihood on every rung"),
+        ({"temperature": 1.0, "adapt": True}, 5, "tempers the likelihood on every rung"),
         ({"temperature": 1.0, "rule": "deterministic"}, 5, "tempers the likelihood on every rung"),
         ({"temperature": (0.0, 1.0)}, 5, "both above 0"),
         ({"schedule": "none"}, 5, "has no ladder"),

@@ -90,7 +90,7 @@ def test_which_rungs_have_a_temperature(method: str, temperature: list, hot: Any
 
 
 def test_temperatures_suit_the_rule() -> None:
-    made = program("sghmc-pt", "posterior", burn_in=10)
+    made = program(rx.sghmc_pt(temperature="auto"), "posterior", burn_in=10)
     assert made.method.temperature == "auto" and made.settings.tuning.adapts == "temperature"
     assert (made.settings.tuning.until, made.settings.energy_at) == (10 * STEPS, "moved")
     method = made.method

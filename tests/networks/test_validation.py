@@ -53,7 +53,7 @@ def test_the_loss_on_held_out_rows_is_that_of_the_networks():
 
 def test_a_network_that_learns_by_heart_is_sampled_and_others_are_trained_to_the_end(tmp_path):
     problem, init = noisy_problem()
-    options = {"epochs": 24, "method": rx.ensemble_then_sample(0.2), **QUIET}
+    options = {"epochs": 24, "method": rx.ensemble_then_sample(0.2, kernel="momentum"), **QUIET}
     sampled = rx.train(problem, init, **options)
     begun = int(sampled._final("validation.begun"))
     assert 2 <= begun <= 20 and "sampled at temperature 1 from" in sampled.decision

@@ -88,8 +88,8 @@ def test_what_is_usual_is_what_the_documentation_promises() -> None:
         (rx.cyc_sghmc(), {"learning_rate": 0.1, "temperature": 1e-3, "cycle_epochs": 100}),
         (rx.cyc_swag(), {"learning_rate": 0.1, "averages": "gaussian", "cycle_epochs": 100}),
         (rx.pretrain(), {"learning_rate": 0.1, "averages": "nothing", "test_every": 10}),
-        (rx.sghmc_pt(), {"learning_rate": 0.005, "temperature": "auto", "swap_every": 10}),
-        (rx.sgld(), {"kernel": "sgld", "temperature": 1.0, "averages": "all"}),
+        (rx.sghmc_pt(0.1), {"kernel": "sghmc", "temperature": "auto", "swap_every": 10}),
+        (rx.sgld(0.1), {"kernel": "sgld", "temperature": 1.0, "averages": "all"}),
         (rx.ensemble(), {"averages": "all", "temperature": 0.0}),
     ],
 )
@@ -97,7 +97,7 @@ def test_methods_are_those_of_their_papers(made: rx.Method, wanted: dict[str, An
     """A rate that is left open fits new networks; networks that were trained have these."""
     closed = with_usual(made, of_networks=True)
     assert {name: getattr(closed, name) for name in wanted} == wanted
-    assert made.learning_rate == (0.1 if made.name == "pretrain" else None)
+    assert made.learning_rate == (0.1 if made.name in ("pretrain", "sghmc-pt", "sgld") else None)
     assert made.is_single == made.name.startswith("cyc")
     assert made.is_cyclical == made.name.startswith("cyc")
     assert made.tempers_likelihood == (made.name == "sghmc-pt")
@@ -117,7 +117,8 @@ def test_what_a_method_leaves_open_is_as_in_the_paper_for_networks_and_for_targe
     for usual in (networks, target):
         assert (usual.rule, usual.swap_every, usual.momentum) == ("deterministic", 1, 0.9)
     assert with_usual(rx.ensemble(), True).learning_rate == 0.005, "without a ladder one rate"
-    assert with_usual(rx.sghmc_pt(None), True).learning_rate == 0.005, "temperatures are the ladder"
+    ladder = rx.sghmc_pt(kernel="sghmc")
+    assert with_usual(ladder, True).learning_rate == 0.005, "temperatures are the ladder"
     exact = with_usual(rx.posterior(), False)
     assert (exact.kernel, exact.schedule, exact.rule, exact.swap_every) == (None,) * 4
     assert exact.temperature == exact.learning_rate == "auto"

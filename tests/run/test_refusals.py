@@ -99,9 +99,9 @@ CASES: dict[str, list[Case]] = {
     ],
     "_temperature_of_networks": [
         (NETWORKS, EPOCHS, rx.deo_star(temperature="auto"), "adapts in the burn-in to the swaps"),
-        (NETWORKS, EPOCHS, rx.sghmc_pt(), "burn_in=..., for example a third"),
+        (NETWORKS, EPOCHS, rx.sghmc_pt(temperature="auto"), "burn_in=..., for example a third"),
         (NETWORKS, EPOCHS, rx.sghmc_pt(temperature=(0.0, 1.0)), "both above 0"),
-        (NETWORKS, EPOCHS, rx.sghmc_pt(temperature=1.0), "both above 0"),
+        (NETWORKS, EPOCHS, rx.sghmc_pt(temperature=1.0, swap_every=2), "both above 0"),
     ],
     "_ignored": [
         (NETWORKS, EPOCHS, rx.deo_star(kernel=SGLD, momentum=0.5), "own momentum: leave"),
