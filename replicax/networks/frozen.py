@@ -88,7 +88,8 @@ def _as_network(network: Any, start: Any) -> Network:
             "network(params, inputs)."
         )
     check_function("network", network, "params", "inputs")
-    return Network(lambda key: start, lambda p, state, x, train: (network(p, x), state))
+    function: Any = network
+    return Network(lambda key: tuple(start), lambda p, state, x, train: (function(p, x), state))
 
 
 def _check_fits(network: Network, params: Any) -> None:

@@ -79,7 +79,7 @@ class LastLayer(Bayesian):
     def metrics(self, run: Any, test: Any = None, *, by: str = "probabilities") -> Any:
         """Return the metrics of the average over draws, as `Trained.metrics`: on `test`, a pair
         (inputs, outcomes), or on that of the posterior."""
-        law = self.predictor.likelihood
+        law: Any = self.predictor.likelihood
         choose("by", by, law.ways)
         if test is not None:
             features, targets = _tested(self.features, law, test)
@@ -140,26 +140,12 @@ def last_layer(
     """
     if prior_sd is not None:
         check_number("prior_sd", prior_sd, lambda x: x > 0, "it must be a number above 0")
-    pairs = [data, test]
-    wrapped: Callable[[Any], Any] = lambda inputs: inputs  # noqa: E731
-    if isinstance(data, Dataset):
-        images = data.check()
-        pairs = [(images.train_images, images.train_labels),
-                 (images.test_images, images.test_labels)]  # fmt: skip
-        num_classes = images.num_classes
-        wrapped = lambda x: normalise(jnp.asarray(x), images.mean, images.std)  # noqa: E731
-    else:
-        pairs = [None if pair is None else check_pair(name, pair, "labels or targets")
-                 for name, pair in (("data", data), ("test", test))]  # fmt: skip
-    inputs, outcomes = pairs[0]
-    law = _law(outcomes, num_classes)
-    num_outputs = law.num_classes if isinstance(law, Categorical) else len(law.centre)
-    features_of = _in_pieces(_features(network, start, layer, wrapped, inputs, num_outputs))
-    features = features_of(inputs)
+    rows, test, wrapped = _read(data, test)
+    law = _law(rows[1], data.num_classes if isinstance(data, Dataset) else num_classes)
+    features_of = _in_pieces(_features(network, start, layer, wrapped, rows[0], _count(law)))
+    features = features_of(rows[0])
     params, outputs = _head(law, features.shape[1], noise)
-    targets = jnp.asarray(_targets("data", law, outcomes))
-    tested = None if pairs[1] is None else _tested(features_of, law, pairs[1])
-    predictor = Predictor(outputs, law)
+    tested = None if test is None else _tested(features_of, law, test)
 
     def log_likelihood(params: Any, rows: Any) -> Array:
         values = outputs(params, {}, rows[0])
@@ -168,9 +154,37 @@ def last_layer(
             return jnp.take_along_axis(log_probs, rows[1][:, None], axis=1)[:, 0]
         return jnp.sum(law.log_density(values, rows[1]), axis=-1) - np.sum(np.log(law.spread))
 
-    return _posterior(log_likelihood, (features, targets), params, prior_sd,
-                      features=features_of, predictor=predictor, like=like_of(inputs),
-                      test=tested)  # fmt: skip
+    targets = jnp.asarray(_targets("data", law, rows[1]))
+    return _posterior(
+        log_likelihood,
+        (features, targets),
+        params,
+        prior_sd,
+        features=features_of,
+        predictor=Predictor(outputs, law),
+        like=like_of(rows[0]),
+        test=tested,
+    )
+
+
+def _read(data: Any, test: Any) -> tuple[Any, Any, Callable[[Any], Any]]:
+    """Return the pairs (inputs, outcomes) to learn from and of the test, and what becomes of inputs
+    before the network sees them."""
+    if isinstance(data, Dataset):
+        if test is not None:
+            raise ValueError("The dataset has its own test: leave it out.")
+        images = data.check()
+        rows = images.train_images, images.train_labels
+        normalised = lambda x: normalise(jnp.asarray(x), images.mean, images.std)  # noqa: E731
+        return rows, (images.test_images, images.test_labels), normalised
+    kinds = "labels or targets"
+    tested = None if test is None else check_pair("test", test, kinds)
+    return check_pair("data", data, kinds), tested, lambda inputs: inputs
+
+
+def _count(law: Any) -> int:
+    """Return the number of outputs of the layer."""
+    return len(law.centre) if isinstance(law, Gaussian) else law.num_classes
 
 
 def _posterior(
@@ -332,9 +346,11 @@ def _tested(features_of: Callable, law: Any, test: Any) -> tuple[Array, np.ndarr
 
 def _head(law: Any, num_features: int, noise: Any) -> tuple[dict[str, Array], Callable]:
     """Return parameters of 0, and `outputs(params, state, features)` for the likelihood."""
-    is_of_classes = isinstance(law, Categorical)
-    count = law.num_classes if is_of_classes else len(law.centre)
-    params = {"weight": jnp.zeros((num_features, count)), "bias": jnp.zeros(count)}
+    is_of_classes, count = isinstance(law, Categorical), _count(law)
+    params: dict[str, Array] = {
+        "weight": jnp.zeros((num_features, count)),
+        "bias": jnp.zeros(count),
+    }
     size = (num_features + 1) * count
     if size > _MOST_PARAMETERS:
         raise ValueError(

@@ -80,6 +80,7 @@ def test_heads_are_those_of_a_problem_whose_inputs_are_the_features(straight: An
     assert_as_by_hand(straight, QUICK["deo-star"])
 
 
+@pytest.mark.slow
 def test_sghmc_samples_a_head_on_batch_norm() -> None:
     """It refuses networks with batch statistics, which move; these are frozen."""
     method = QUICK["sghmc-pt"]

@@ -146,17 +146,43 @@ def test_weights_of_other_layouts_are_found() -> None:
     np.testing.assert_allclose(head.features(blobs(40)[0]), expected, atol=1e-5)
 
 
-def test_a_head_of_classes_has_the_metrics_of_a_training_and_survives_its_folder(
-    tmp_path: Any,
-) -> None:
+def test_a_head_of_classes_has_the_metrics_of_a_training() -> None:
     head = rx.last_layer(NETWORK, blobs(60), START, test=blobs(90))
-    run = rx.sample(head, num_steps=300, seed=0, progress=False, run_dir=tmp_path / "run")
-    log_probs = head.predictions(run, blobs(90)[0])
-    expected = rx.predict.evaluate(log_probs, blobs(90)[1])
-    assert head.metrics(run).nll == pytest.approx(expected.nll, rel=1e-4)
-    assert head.metrics(run, blobs(90)).accuracy == expected.accuracy > 0.5
-    again = rx.load(tmp_path / "run", head)
-    np.testing.assert_allclose(head.predictions(again, blobs(90)[0]), log_probs, atol=1e-6)
+    expected = rx.predict.evaluate(head.predictions(head.best, blobs(90)[0]), blobs(90)[1])
+    assert head.metrics(head.best).nll == pytest.approx(expected.nll, rel=1e-4)
+    assert head.metrics(head.best, blobs(90)).accuracy == expected.accuracy > 0.5
+    inputs, labels = blobs(60)
+    at_mode = head.pointwise(np.zeros((1, 1, 18), np.float32))[0, 0]
+    log_probs = head.predictions(head.best, inputs)[np.arange(60), labels]
+    np.testing.assert_allclose(at_mode, log_probs, atol=1e-5)
+
+
+def test_a_run_predicts_from_its_folder(line: Any, tmp_path: Any) -> None:
+    head, run = line
+    again = rx.load(run.save(tmp_path / "run"), head)
+    expected = head.predictions(run, NEW)
+    np.testing.assert_allclose(head.predictions(again, NEW).mean, expected.mean, rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_draws_of_two_classes_predict_as_a_grid_does() -> None:
+    """Probabilities depend on the differences of weights and biases, N(0, 2 sd^2)."""
+    rng, sd = np.random.default_rng(1), 1.5
+    x = rng.normal(size=(25, 1)).astype(np.float32)
+    y = (rng.random(25) < 1 / (1 + np.exp(-2 * x[:, 0] - 1))).astype(int)
+    slope, offset = np.meshgrid(np.linspace(-4, 10, 300), np.linspace(-6, 8, 300), indexing="ij")
+    logits = slope[..., None] * x[:, 0] + offset[..., None]
+    log_mass = -np.logaddexp(0, np.where(y == 1, -1, 1) * logits).sum(-1)
+    log_mass -= (slope**2 + offset**2) / (4 * sd**2)
+    mass = np.exp(log_mass - log_mass.max())
+    at = np.array([[-6.0], [-1.0], [0.0], [0.5], [4.0]], np.float32)
+    wanted = [np.sum(mass / (1 + np.exp(-slope * z - offset))) / mass.sum() for z in at[:, 0]]
+    head = rx.last_layer(identity, (x, y), prior_sd=sd)
+    run = rx.sample(head, num_steps=4_000, num_chains=4, seed=0, progress=False)
+    got = np.exp(head.predictions(run, at))[:, 1]
+    np.testing.assert_allclose(got, wanted, atol=0.03)
+    mode = np.exp(head.predictions(head.best, at))[:, 1]
+    assert mode[0] < wanted[0] - 0.02, "far away the mode is too certain"
 
 
 @pytest.mark.parametrize(
