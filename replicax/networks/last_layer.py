@@ -21,10 +21,11 @@ import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from replicax.data import Dataset, as_labels, count_classes, normalise
+from replicax.data import Dataset, count_classes, normalise
 from replicax.errors import check_number, choose, is_number, show
 from replicax.networks.frozen import freeze
-from replicax.networks.likelihoods import Categorical, Gaussian
+from replicax.networks.likelihoods import gaussian
+from replicax.networks.outcomes import Classes, Numbers, Outcomes
 from replicax.networks.pairs import check_pair, like_of
 from replicax.networks.predictor import Predictor, as_inputs
 from replicax.nn.network import Network
@@ -149,12 +150,12 @@ def last_layer(
 
     def log_likelihood(params: Any, rows: Any) -> Array:
         values = outputs(params, {}, rows[0])
-        if isinstance(law, Categorical):
+        if isinstance(law, Classes):
             log_probs = jax.nn.log_softmax(values)
             return jnp.take_along_axis(log_probs, rows[1][:, None], axis=1)[:, 0]
         return jnp.sum(law.log_density(values, rows[1]), axis=-1) - np.sum(np.log(law.spread))
 
-    targets = jnp.asarray(_targets("data", law, rows[1]))
+    targets = jnp.asarray(law.as_targets("data[1]", rows[1]))
     return _posterior(
         log_likelihood,
         (features, targets),
@@ -182,9 +183,9 @@ def _read(data: Any, test: Any) -> tuple[Any, Any, Callable[[Any], Any]]:
     return check_pair("data", data, kinds), tested, lambda inputs: inputs
 
 
-def _count(law: Any) -> int:
+def _count(law: Outcomes) -> int:
     """Return the number of outputs of the layer."""
-    return len(law.centre) if isinstance(law, Gaussian) else law.num_classes
+    return len(law.centre) if isinstance(law, Numbers) else law.num_outputs
 
 
 def _posterior(
@@ -317,36 +318,26 @@ def _descended(
     return at - size * step
 
 
-def _law(outcomes: np.ndarray, num_classes: int | None) -> Categorical | Gaussian:
+def _law(outcomes: np.ndarray, num_classes: int | None) -> Outcomes:
     """Return the likelihood of the outcomes: of classes, or of real numbers by their moments."""
     if outcomes.dtype.kind == "f" and num_classes is None:
         columns = outcomes.reshape(len(outcomes), -1).astype(float)
         spread = np.where(np.ptp(columns, axis=0) > 0, columns.std(axis=0), 1.0)
-        return Gaussian(tuple(columns.mean(axis=0).tolist()), tuple(spread.tolist()))
+        return Numbers(gaussian(), tuple(columns.mean(axis=0).tolist()), tuple(spread.tolist()))
     if num_classes is None:
         remedy = ", or write num_classes=...; real numbers are floating-point targets"
         num_classes = count_classes("data[1]", outcomes, remedy)
-    return Categorical(num_classes)
+    return Classes(num_classes)
 
 
-def _targets(name: str, law: Any, outcomes: Any) -> np.ndarray:
-    """Return class numbers, or standardised numbers (row, target)."""
-    if isinstance(law, Categorical):
-        return as_labels(f"{name}[1]", outcomes, law.num_classes)  # type: ignore[arg-type]
-    columns = np.asarray(outcomes, float).reshape(len(outcomes), -1)
-    if columns.shape[1] != len(law.centre):
-        raise ValueError(f"{name} has {columns.shape[1]} targets; give {len(law.centre)}.")
-    return ((columns - law.centre) / law.spread).astype(np.float32)
-
-
-def _tested(features_of: Callable, law: Any, test: Any) -> tuple[Array, np.ndarray]:
+def _tested(features_of: Callable, law: Outcomes, test: Any) -> tuple[Array, np.ndarray]:
     inputs, outcomes = test
-    return features_of(inputs), _targets("test", law, outcomes)
+    return features_of(inputs), law.as_targets("test[1]", outcomes)
 
 
-def _head(law: Any, num_features: int, noise: Any) -> tuple[dict[str, Array], Callable]:
+def _head(law: Outcomes, num_features: int, noise: Any) -> tuple[dict[str, Array], Callable]:
     """Return parameters of 0, and `outputs(params, state, features)` for the likelihood."""
-    is_of_classes, count = isinstance(law, Categorical), _count(law)
+    is_of_classes, count = isinstance(law, Classes), _count(law)
     params: dict[str, Array] = {
         "weight": jnp.zeros((num_features, count)),
         "bias": jnp.zeros(count),

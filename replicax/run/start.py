@@ -197,7 +197,7 @@ def retuned(
 ) -> tuple[Records, Any]:
     """Run anew from where the replicas of a run are: with a new burn-in, and no earlier draws. So
     many `redraws`, unless they are 0, take evaluations from the jumps."""
-    program, carry, before = _standing(records, task)
+    program, carry, before, _ = _standing(records, task)
     places = np.asarray(carry.state.replica_at)
     by_rung = jax.tree.map(
         lambda leaf: np.asarray(leaf)[np.arange(len(places))[:, None], places], carry.state.points
