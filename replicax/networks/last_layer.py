@@ -337,7 +337,7 @@ def _tested(features_of: Callable, law: Outcomes, test: Any) -> tuple[Array, np.
 
 def _head(law: Outcomes, num_features: int, noise: Any) -> tuple[dict[str, Array], Callable]:
     """Return parameters of 0, and `outputs(params, state, features)` for the likelihood."""
-    is_of_classes, count = isinstance(law, Classes), _count(law)
+    numbers, count = law if isinstance(law, Numbers) else None, _count(law)
     params: dict[str, Array] = {
         "weight": jnp.zeros((num_features, count)),
         "bias": jnp.zeros(count),
@@ -350,16 +350,16 @@ def _head(law: Outcomes, num_features: int, noise: Any) -> tuple[dict[str, Array
             'others, rx.freeze(network, start, "dense"), and train with method="sghmc-pt".'
         )
     scale: Any = None
-    if not is_of_classes and isinstance(noise, str) and noise == "learned":
+    if numbers is not None and isinstance(noise, str) and noise == "learned":
         params["log_noise"] = jnp.zeros(count)
-    elif not is_of_classes:
+    elif numbers is not None:
         if not is_number(noise) or not noise > 0:
             raise ValueError(f'noise is {show(noise)}; give its standard deviation, or "learned".')
-        scale = jnp.asarray(noise / np.asarray(law.spread), jnp.float32)
+        scale = jnp.asarray(noise / np.asarray(numbers.spread), jnp.float32)
 
     def outputs(params: Any, state: Any, features: Any) -> Array:
         values = features @ params["weight"] + params["bias"]
-        if is_of_classes:
+        if numbers is None:
             return values
         noises = jnp.exp(params["log_noise"]) if scale is None else scale
         return jnp.stack([values, jnp.broadcast_to(noises, values.shape)], axis=-1)
