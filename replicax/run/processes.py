@@ -2,7 +2,7 @@
 that end them.
 
 Every process runs the same program on its own devices. Only the first one prints and writes; the
-others keep their records in memory, and write their parts of checkpoints.
+others keep their records in memory.
 """
 
 import contextlib

@@ -116,7 +116,7 @@ class Records:
     task: Task | None = None  # what this process sampled
 
     def __init__(self, shared: Path | None = None) -> None:
-        self.shared = shared  # the folder in which all processes write their checkpoints
+        self.shared = shared  # the folder of the run, in which the first process writes
         self._pending: dict[str, list[Arrays]] = {group: [] for group in GROUPS}
         self.final: Arrays = {}
 
