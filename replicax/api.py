@@ -78,7 +78,7 @@ def sample(
         num_replicas: rungs of the ladder.
         num_chains: independent runs side by side, so that R-hat and effective size mean something;
             4 without num_steps, else 1.
-        batches: arrays (with `batch_size`), a function of the step, or an iterable.
+        batches: arrays (with `batch_size`), or a function of the step.
         batch_size: rows of a mini-batch.
         burn_in, thin: draws are kept from step `burn_in` on, every `thin`-th.
         seed: seed of all random numbers.

@@ -1,13 +1,11 @@
 """Mini-batches: the interface of all their sources, those of arrays in memory, and those that a
-function or an iterable makes on the host.
+function makes on the host.
 
 All replicas of a chain see the same mini-batch.
 """
 
-import contextlib
-import itertools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
@@ -107,16 +105,6 @@ class NoBatches(Batches):
     data: ClassVar[Any] = None
 
 
-class BatchesEnded(ValueError):
-    """An iterable had no batch for a step."""
-
-    def __init__(self, step: int) -> None:
-        super().__init__(
-            f"The batches ended at step {step}; give an iterable that goes on (itertools.cycle), a "
-            "function of the step, or arrays with batch_size."
-        )
-
-
 class UnequalBatches(ValueError):
     """Batches of different steps have other shapes or containers."""
 
@@ -134,15 +122,11 @@ class UnequalBatches(ValueError):
         )
 
 
-@dataclass
+@dataclass(frozen=True)
 class HostBatches(Batches):
-    """Batches made on the host, by a function of the step or by an iterable."""
+    """Batches made on the host, by a function of the step."""
 
-    source: Any
-    is_function: bool
-    position: int = 0  # the step the iterator stands at
-    pending: list = field(default_factory=list)  # batches already pulled, first not yet used
-    iterator: Iterator | None = None
+    at: Callable[[int], Any]
 
     data: ClassVar[Any] = None
 
@@ -151,7 +135,7 @@ class HostBatches(Batches):
         return False
 
     def describe(self) -> BatchSpec:
-        return BatchSpec("a function of the step" if self.is_function else "an iterable")
+        return BatchSpec("a function of the step")
 
     def take(self, data: Any, plan: Any, drawn: Any, step: Array, place: Array) -> Any:
         return jax.tree.map(lambda leaf: leaf[place], data)
@@ -166,64 +150,19 @@ class HostBatches(Batches):
         return jax.tree.map(jnp.asarray, batch)
 
     def bytes_per_step(self, step: int) -> int:
-        try:
-            batch = self.at(step)
-        except BatchesEnded:  # the loop says so, unless the run needs no further batch
-            return 0
-        return sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(batch))
-
-    def at(self, step: int) -> Any:
-        """Return the batch of one step. An iterable goes forward only."""
-        if self.is_function:
-            return self.source(step)
-        iterator = self.iterator = self.iterator or iter(self.source)
-        if step < self.position:
-            raise ValueError(
-                f"The batches are an iterable that stands at step {self.position}; step {step} "
-                "cannot be had again. Give a function of the step, or arrays with batch_size."
-            )
-        while self.position + len(self.pending) <= step:
-            try:
-                self.pending.append(next(iterator))
-            except StopIteration:
-                raise BatchesEnded(self.position + len(self.pending)) from None
-        return self.pending[step - self.position]
+        return sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(self.at(step)))
 
     def feed(self, start: int, count: int, capacity: int) -> tuple[int, Any]:
         """Stack the batches of the steps, padded to `capacity` rows."""
-        batches: list[Any] = []
-        with contextlib.suppress(BatchesEnded):
-            for step in range(start, start + count):
-                batches.append(self.at(step))
-        if not batches:
-            return 0, None
-        self._forget(start + len(batches))
-        padded = batches + [batches[-1]] * (capacity - len(batches))
+        batches = [self.at(step) for step in range(start, start + count)]
+        padded = batches + [batches[-1]] * (capacity - count)
         try:
             stacked = jax.tree.map(
                 lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *padded
             )
         except (ValueError, TypeError):
             raise UnequalBatches(start, batches) from None
-        return len(batches), stacked
-
-    def ending(self, step: int) -> str:
-        return str(BatchesEnded(step))
-
-    def skip_to(self, step: int, state: bytes | None = None) -> None:
-        """Drop the batches of the steps before `step`, one at a time; there may be fewer."""
-        if self.is_function or step <= self.position:
-            return
-        iterator = self.iterator = self.iterator or iter(self.source)
-        num_pulled = self.position + len(self.pending)
-        self._forget(step)
-        for _ in itertools.islice(iterator, max(0, step - num_pulled)):
-            pass
-
-    def _forget(self, step: int) -> None:
-        if not self.is_function:
-            del self.pending[: step - self.position]
-            self.position = step
+        return count, stacked
 
 
 @dataclass(frozen=True)
@@ -359,21 +298,17 @@ def as_batches(batches: Any, batch_size: int | None) -> Batches:
         return as_rows(batches, batch_size, "batches")
     if callable(batches):
         check_function("batches", batches, "step")
-        return HostBatches(batches, is_function=True)
-    if isinstance(batches, list) or hasattr(batches, "__next__"):
-        return HostBatches(batches, is_function=False)
+        return HostBatches(batches)
     leaves = jax.tree.leaves(batches)
     if leaves and all(isinstance(x, np.ndarray | jax.Array) for x in leaves):
         raise ValueError(
             "batches are arrays, so the size of a mini-batch must be said: batch_size=..., or "
             "the number of rows for full-batch energies."
         )
-    if not hasattr(batches, "__iter__") or isinstance(batches, str | bytes | dict):
-        raise ValueError(
-            f"batches is {type(batches).__name__}; give arrays with batch_size, a function of "
-            "the step, or an iterable."
-        )
-    return HostBatches(batches, is_function=False)
+    raise ValueError(
+        f"batches is {show(batches)}; give arrays with batch_size, or a function of the step. A "
+        "source of batches belongs to rx.bayesian or rx.supervised, with num_rows=..."
+    )
 
 
 def as_epochs(

@@ -142,10 +142,6 @@ SAID = {
         lambda: sample(jax.jit(lambda x: energy(x - jnp.arange(2)) + jnp.sum(YEARS * x[0]))),
         "The energy holds whole numbers from 1099511627776.*beyond the int32",
     ),
-    "whole numbers of an iterable": (
-        lambda: sample(lambda x, rows: energy(x), batches=iter([YEARS] * 30)),
-        "batches holds whole numbers.*beyond the int32",
-    ),
     "whole numbers of a source": (
         lambda: sample(lambda x, rows: energy(x), batches=lambda step: YEARS),
         "batches holds whole numbers.*beyond the int32",
@@ -195,7 +191,7 @@ def test_rows_that_lose_what_they_say_are_told(rows: np.ndarray, is_lost: bool, 
 
 
 @pytest.mark.filterwarnings("ignore:With mini-batches")
-@pytest.mark.parametrize("kind", ["iterable", "function", "source", "energy", "energy under jit"])
+@pytest.mark.parametrize("kind", ["function", "source", "energy", "energy under jit"])
 def test_rows_that_come_later_or_are_held_are_looked_at_too(kind: str) -> None:
     dates = 2450000.3 + np.linspace(0, 1, 8)
 
@@ -212,8 +208,7 @@ def test_rows_that_come_later_or_are_held_are_looked_at_too(kind: str) -> None:
         if kind.startswith("energy"):
             held = functools.partial(near, rows=dates)
             return sample(jax.jit(held) if kind.endswith("jit") else held, jnp.zeros(()))
-        batches = iter([dates] * 30) if kind == "iterable" else lambda step: dates
-        return sample(near, jnp.zeros(()), batches=batches)
+        return sample(near, jnp.zeros(()), batches=lambda step: dates)
 
     with pytest.warns(UserWarning, match="holds numbers from 2450000.3 to 2450001.3, which JAX"):
         of(dates)

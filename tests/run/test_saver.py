@@ -164,7 +164,6 @@ def test_a_checkpoint_of_other_shapes_is_refused(tmp_path, like) -> None:
 
 
 def test_batches_go_forward_when_a_run_is_rewound() -> None:
-    """One batch at a time, so that a resumed iterable does not hold all that went before."""
     skipped: list[Any] = []
     batches = SimpleNamespace(skip_to=lambda *place: skipped.append(place))
     program: Any = SimpleNamespace(batches=batches)
