@@ -11,7 +11,6 @@ import numpy as np
 
 from replicax.networks import likelihoods, predict
 from replicax.networks.likelihoods import Categorical, Likelihood, coverage_by_level
-from replicax.networks.task import Supervised
 from replicax.networks.trained import Trained
 from replicax.results import figure_style
 from replicax.results.diagnostics import exchanges
@@ -116,10 +115,6 @@ def tables_of(numbers: dict[str, Any]) -> list[Table]:
     if any(numbers["restarts"]):
         restarts = ", ".join(map(str, numbers["restarts"]))
         facts.append(("restarts of diverged networks, by rung", restarts))
-    if "outside" in numbers:
-        words = "AUROC {auroc:.4f} by entropy, {auroc_mutual_information:.4f} by mutual "
-        words = (words + "information ({networks} networks)").format(**numbers["outside"])
-        facts.append((f"out-of-distribution detection of {numbers['outside']['data']}", words))
     run = Table(("", ""), [*facts, ("seed", str(numbers["seed"]))], _title(numbers))
     return [run] if without else [run, score_table(numbers)]
 
@@ -163,27 +158,6 @@ def score_table(numbers: dict[str, Any]) -> Table:
 def _cell(metrics: dict[str, Any], column: Any) -> str:
     known = column.name in metrics
     return f"{column.factor * metrics[column.name]:.{column.digits}f}" if known else ""
-
-
-def score_outside(trained: Trained, problem: Supervised, outside: np.ndarray) -> dict[str, Any]:
-    """Return how well the uncertainty separates the images `outside` from the test images, by the
-    entropy of the average and by the mutual information of its networks."""
-    test, weights = problem.test, trained.networks.weight
-    assert test is not None
-    if outside.shape[1:] != test.inputs.shape[1:]:
-        raise ValueError(
-            f"The other images have shape {outside.shape[1:]}, the test images "
-            f"{test.inputs.shape[1:]}: choose a data set of the same size."
-        )
-    parts = [
-        predict.uncertainty(trained.predict(images, members=True, problem=problem), weights)
-        for images in (test.inputs, outside)
-    ]
-    return {
-        "auroc": predict.auroc(*(part.total for part in parts)),
-        "auroc_mutual_information": predict.auroc(*(part.epistemic for part in parts)),
-        "networks": len(weights),
-    }
 
 
 def plot_training(

@@ -65,9 +65,7 @@ def test_networks_and_data_that_only_the_folder_names_do_not_run(state, tmp_path
     for other in ({"model": "evil:target", "data": "digits"}, {"model": "mlp", "data": "evil:x"}):
         note = {**other, "directory": str(tmp_path / "run")}
         write_run(tmp_path / "run", {"leaf": 0}, {"task": note})
-        for command in (("predict", "rows.npy"), ("summary", "--outside", "digits"), ("resume",)):
-            name, *more = command
-            run_failing(capsys, name, tmp_path / "run", *more)
+        run_failing(capsys, "resume", tmp_path / "run")
     assert not mark.exists() and not state.exists()
 
 
