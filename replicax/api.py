@@ -188,7 +188,8 @@ def resume(
         session, watch = done.watched(session, limits)
     else:
         limits.check_unused()
-    changes = {"checkpoint_every": checkpoint_every, "keep_checkpoints": keep_checkpoints}
+    changes: Any = {"checkpoint_every": checkpoint_every, "keep_checkpoints": keep_checkpoints}
+    again: Any = {"params": params, "force": force}
     with resumed_records(check_path("run_dir", run_dir)) as records:
         if records.metadata.kind == "train":
             from replicax.networks.train import resume_training
@@ -202,19 +203,10 @@ def resume(
         if records.metadata.resolved.kernel == SWEEPS:
             if watch is not None:
                 watch.max_steps = max_steps or sweeps.MOST_SWEEPS
-            kept, like = sweeps.proceed(
-                records, task, num_steps, session, params=params, force=force, changes=changes
-            )
+            kept, like = sweeps.proceed(records, task, num_steps, session, changes=changes, **again)
         else:
-            kept, like = proceed(
-                records,
-                task,
-                {**changes, "num_steps": num_steps},
-                session,
-                method=method,
-                params=params,
-                force=force,
-            )
+            changes = {**changes, "num_steps": num_steps}
+            kept, like = proceed(records, task, changes, session, method=method, **again)
     posterior = Posterior(kept, like, target)
     return (posterior if watch is None else done.until_done(posterior, session, watch)).warned()
 

@@ -15,10 +15,12 @@ from jax import Array
 
 from replicax.algorithm import randomness
 from replicax.algorithm.energy_noise import FreshBatches
+from replicax.algorithm.kernel import PyTree
 from replicax.errors import check_function, check_kept, check_numeric, explained, is_whole, show
 from replicax.run.compiled_once import compiled_once
 from replicax.run.storage.metadata import BatchSpec
 
+Number = Array | None  # of a step, or of its place in a chunk
 _ORDERS = 2**32 - 1  # a number that no step has: keys of epochs are not those of steps
 
 
@@ -29,7 +31,7 @@ class Batches:
     segment share, `take` the mini-batch of a step. On the host: `feed` the data of a chunk.
     """
 
-    data: Any  # arrays that the compiled loop reads; None where `feed` brings them
+    data: PyTree  # arrays that the compiled loop reads; None where `feed` brings them
 
     @property
     def can_refresh(self) -> bool:
@@ -58,11 +60,11 @@ class Batches:
         """Prepare up to `num_steps` steps from `step` on, where that is cheaper done at once."""
         return None
 
-    def take(self, data: Any, plan: Any, drawn: Any, step: Array, place: Array) -> Any:
+    def take(self, data: PyTree, plan: PyTree, drawn: PyTree, step: Array, place: Array) -> Any:
         """Return the mini-batch of `step`, the `place`-th of its chunk."""
         return None
 
-    def fresh(self, data: Any, step: Any = None, place: Any = None) -> FreshBatches | None:
+    def fresh(self, data: PyTree, step: Number = None, place: Number = None) -> FreshBatches | None:
         """Return further mini-batches, a function of a key; None where there are none.
 
         `step`, the `place`-th of its chunk, is needed where `feed` brings the data."""
@@ -137,7 +139,7 @@ class HostBatches(Batches):
     def describe(self) -> BatchSpec:
         return BatchSpec("a function of the step")
 
-    def take(self, data: Any, plan: Any, drawn: Any, step: Array, place: Array) -> Any:
+    def take(self, data: PyTree, plan: PyTree, drawn: PyTree, step: Array, place: Array) -> Any:
         return jax.tree.map(lambda leaf: leaf[place], data)
 
     def first(self, key: Array) -> Any:
@@ -169,7 +171,7 @@ class HostBatches(Batches):
 class _InMemory(Batches):
     """Rows of arrays."""
 
-    data: Any  # pytree, leading axis: row
+    data: PyTree  # pytree, leading axis: row
     batch_size: int
 
     @property
@@ -199,10 +201,10 @@ class ArrayBatches(_InMemory):
             return None
         return jax.random.randint(key, (self.batch_size,), 0, self.num_rows)
 
-    def take(self, data: Any, plan: Any, drawn: Any, step: Array, place: Array) -> Any:
+    def take(self, data: PyTree, plan: PyTree, drawn: PyTree, step: Array, place: Array) -> Any:
         return data if self.has_all_rows else _rows(data, drawn)
 
-    def fresh(self, data: Any, step: Any = None, place: Any = None) -> FreshBatches:
+    def fresh(self, data: PyTree, step: Number = None, place: Number = None) -> FreshBatches:
         if self.has_all_rows:
             return FreshBatches(lambda key: data, 0.0, data)
         return FreshBatches(lambda key: _rows(data, self.draw(key)), 1.0, data)
@@ -252,13 +254,13 @@ class EpochBatches(_InMemory):
         epochs = first + jnp.arange(num_epochs)
         return Orders(first, jax.lax.map(lambda epoch: self.order(key, epoch), epochs))
 
-    def take(self, data: Any, plan: Orders, drawn: Array, step: Array, place: Array) -> Any:
+    def take(self, data: PyTree, plan: Orders, drawn: Array, step: Array, place: Array) -> Any:
         order = plan.rows[step // self.steps_per_epoch - plan.first_epoch]
         first = (step % self.steps_per_epoch) * self.batch_size
         places = (first + jnp.arange(self.batch_size)) % self.num_rows
         return self._prepared(data, order[places], drawn)
 
-    def fresh(self, data: Any, step: Any = None, place: Any = None) -> FreshBatches:
+    def fresh(self, data: PyTree, step: Number = None, place: Number = None) -> FreshBatches:
         """Return a function of a key that gives further batches, like those of an epoch: rows
         drawn without replacement, all rows in order when the batch is everything."""
 
@@ -271,16 +273,16 @@ class EpochBatches(_InMemory):
 
     def first(self, key: Array) -> Any:
         # One program instead of a dozen, where rows are drawn without replacement.
-        def draw(data: Any, key: Array) -> Any:
+        def draw(data: PyTree, key: Array) -> Any:
             return self.fresh(data)(randomness.ordinary(key))
 
         return compiled_once(draw, runs_once=True)(self.data, key)
 
-    def _prepared(self, data: Any, rows: Array, key: Array) -> Any:
+    def _prepared(self, data: PyTree, rows: Array, key: Array) -> Any:
         return prepared(self.prepare, key, _rows(data, rows))
 
 
-def prepared(prepare: Callable[[Array, Any], Any] | None, key: Any, rows: Any) -> Any:
+def prepared(prepare: Callable[[Array, Any], Any] | None, key: Any, rows: PyTree) -> Any:
     """Return rows as the energy sees them, by the user's function where there is one."""
     if prepare is None:
         return rows
@@ -312,7 +314,7 @@ def as_batches(batches: Any, batch_size: int | None) -> Batches:
 
 
 def as_epochs(
-    data: Any, batch_size: int, prepare: Callable[[Array, Any], Any] | None = None
+    data: PyTree, batch_size: int, prepare: Callable[[Array, Any], Any] | None = None
 ) -> EpochBatches:
     """Return arrays, checked, as batches that go through all rows in every epoch."""
     if prepare is not None:
@@ -322,7 +324,7 @@ def as_epochs(
 
 
 def as_rows(
-    data: Any, batch_size: int | None, name: str, place: Callable = jnp.asarray
+    data: PyTree, batch_size: int | None, name: str, place: Callable = jnp.asarray
 ) -> ArrayBatches:
     """Return arrays, checked, as batches of so many rows, or of all; `name` is the argument's, and
     `place` says where the arrays are: unless they are those of JAX, a run makes them so."""
@@ -350,7 +352,7 @@ def as_rows(
     return ArrayBatches(jax.tree.map(place, data), int(size))
 
 
-def _rows(data: Any, rows: Any) -> Any:
+def _rows(data: PyTree, rows: PyTree) -> Any:
     return jax.tree.map(lambda leaf: leaf[rows], data)
 
 
@@ -381,7 +383,7 @@ def _different_rows(key: Array, count: int, num_rows: int) -> Array:
     return jax.lax.while_loop(lambda loop: jnp.any(repeats(loop[0])), redraw, start)[0]
 
 
-def sum_in_pieces(sum_over: Callable[[Any], Array], data: Any, size: int) -> Array:
+def sum_in_pieces(sum_over: Callable[[Any], Array], data: PyTree, size: int) -> Array:
     """Return the sum over all rows, `size` of them at a time, so that memory is bounded.
 
     `sum_over(rows)` returns the sum over some rows.

@@ -152,8 +152,9 @@ def final_values(program: Program, carry: Carry) -> dict[str, np.ndarray]:
     return {**values, **{f"best.{i:06d}": leaf for i, leaf in enumerate(best)}}
 
 
-def _failure(records: Any, step: int, error: BaseException) -> str:
+def _failure(records: Records, step: int, error: BaseException) -> str:
     """Return one sentence about a state that could not be written."""
+    assert records.shared is not None
     folder, first = records.shared, (str(error).splitlines() or [""])[0][:200]
     reason = (
         first.rstrip(".") if isinstance(error, NotWritten) else f"{type(error).__name__}: {first}"

@@ -122,6 +122,7 @@ def of_groups(p, rows):
     return y * p[group] - jax.nn.softplus(p[group])
 
 
+@pytest.mark.slow
 def test_rare_rows_that_are_not_among_some_are_seen_by_the_check() -> None:
     rng = rng_of(5)
     group = rng.random(ROWS) < 0.5

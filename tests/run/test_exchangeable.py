@@ -88,8 +88,9 @@ def test_a_run_that_resumes_is_equal_bit_for_bit(stop, whole, tmp_path) -> None:
     np.testing.assert_array_equal(resumed.jump_weights, whole.jump_weights)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("batch_size", [None, slow(20)])
+@pytest.mark.parametrize("batch_size", [None, 20])
 def test_without_jumps_draws_are_permuted_and_nothing_else(batch_size) -> None:
     rng = np.random.default_rng(0)
     y = jnp.asarray(rng.choice([-3.0, 3.0], 60) + rng.standard_normal(60), jnp.float32)

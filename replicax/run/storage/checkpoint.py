@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from replicax.algorithm.kernel import PyTree
 from replicax.errors import TooLarge, check_memory_for
 from replicax.run.storage import files
 from replicax.run.storage.files import Damaged, NotWritten
@@ -37,7 +38,7 @@ class Misfit(ValueError):
     """A checkpoint of other arrays than those of this run."""
 
 
-def by_path(tree: Any) -> dict[str, np.ndarray]:
+def by_path(tree: PyTree) -> dict[str, np.ndarray]:
     """Return the leaves by path, copied: the loop may write over its own. Empty ones, which Orbax
     does not take, are left out."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
@@ -74,7 +75,7 @@ def check(folder: Path, step: int, digest: str | None, most: float = math.inf) -
 
 
 def restore(
-    folder: Path, step: int, like: Any, part: bool = False, gone: tuple[str, ...] = ()
+    folder: Path, step: int, like: PyTree, part: bool = False, gone: tuple[str, ...] = ()
 ) -> Any:
     """Return the checkpoint of `step` as a tree like `like`, a tree of shapes or arrays.
 

@@ -56,7 +56,7 @@ class NotWritten(OSError):
     """A file that could not be written, or the state of a run."""
 
 
-def is_name(text: Any) -> bool:
+def is_name(text: object) -> bool:
     """Return whether a text is the name of one file or folder."""
     return (
         isinstance(text, str)
