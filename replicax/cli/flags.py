@@ -16,7 +16,7 @@ from replicax.run.methods import Method
 from replicax.run.options import Option, Session, options_of
 from replicax.user_code import TargetSpec
 
-NUMERIC = ("--learning-rate", "--temperature", "--temperatures", "--noise-std", "--noise")
+NUMERIC = ("--learning-rate", "--temperature", "--noise")
 DATA, METHOD, RUN, FOLDER = "Model and data", "Method", "Run", "Folder and devices"  # of the help
 _PANELS = {Method: METHOD, NamedProblem: DATA, TargetSpec: DATA, Session: FOLDER}  # others: RUN
 _GROUPS = ("Arguments", DATA, METHOD, RUN, FOLDER, "Options")

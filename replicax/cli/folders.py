@@ -102,7 +102,7 @@ def remember(named: NamedProblem) -> None:
     """Record the code that the user starts a run of, so that its folder need not be confirmed."""
     names = [name for name in (named.model, named.data) if ":" in name]
     if names:
-        user_code.remember(replace(named, download=False).to_note(), names, named.directory)
+        user_code.remember(named.to_note(), names, named.directory)
 
 
 def absolute_folder(folder: str | None) -> str | None:

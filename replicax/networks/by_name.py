@@ -74,7 +74,6 @@ class NamedProblem:
         metavar="DIR",
         show_default="$REPLICAX_DATA",
     )
-    download: bool = option(False, "Download CIFAR if it is missing.")
     batch_size: int = option(256, "Rows per mini-batch.", show_default="256; digits, FILE.npz: 64")
     augment: bool = option(
         True, "Crop, flip and erase training images.", show_default="on for CIFAR"
@@ -107,7 +106,7 @@ class NamedProblem:
             return None  # of a run that was started in Python
         if not all(isinstance(stored.get(name), str) for name in ("model", "data")):
             return None
-        known = {entry.name: entry.default for entry in fields(cls)}  # 0.2 stores a unit, too
+        known = {entry.name: entry.default for entry in fields(cls)}  # earlier versions store more
         values: dict[str, Any] = {name: x for name, x in stored.items() if name in known}
         for name, value in values.items():
             usual = known[name] if name not in ("model", "data", "data_dir", "likelihood") else ""
@@ -117,8 +116,6 @@ class NamedProblem:
         parts = noise if isinstance(noise, list) else [noise]
         if not all(isinstance(part, str | int | float | None) for part in parts):
             return None
-        # What was downloaded for the run is there; a folder must not write elsewhere.
-        values["download"] = False
         return cls(**values)
 
     def problem(self) -> tuple[Any, Callable]:
@@ -160,7 +157,7 @@ class NamedProblem:
             return read_table(Path(self.data))
         if ":" not in self.data:
             name = choose("--data", self.data, data.NAMES)
-            return data.load(name, self.data_dir, self.download)
+            return data.load(name, self.data_dir)
         dataset = user_code.find_object(self.data, self.directory)
         if callable(dataset) and not isinstance(dataset, data.Dataset):
             dataset = dataset()
