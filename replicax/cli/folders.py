@@ -1,7 +1,6 @@
 """Run folders of the commands: new names, metadata, user files that a folder refers to."""
 
 import itertools
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,16 +34,14 @@ def new_run_folder(out: str | None, name: str) -> Path:
     return folder
 
 
-def confirm(
-    run_dir: Path, note: dict[str, Any], names: list[str], directory: str, again: str
-) -> None:
+def confirm(run_dir: Path, note: dict[str, Any], names: list[str], again: str) -> None:
     """Print which code of the user's runs because the note of a run folder names it; raise unless a
     start of this user recorded that. `again` is how to name it."""
     names = [name for name in names if ":" in name]
     if not names:
         return
     named = " and ".join(names)
-    if not user_code.is_known(note, names, directory):
+    if not user_code.is_known(note, names):
         raise ValueError(
             f"{run_dir} names {named}, code that would run here and that no start of yours has "
             f"recorded as it is now. If you trust it, name it: replicax {again}."
@@ -89,11 +86,10 @@ def read_named(
         run_dir,
         named.to_note(),
         [getattr(named, name) for name in asked],
-        named.directory,
         " ".join(["resume", str(run_dir), *words]),
     )
     if again:
-        named = replace(named, **again, directory=os.getcwd())
+        named = replace(named, **again)
         remember(named)
     return named
 
@@ -102,7 +98,7 @@ def remember(named: NamedProblem) -> None:
     """Record the code that the user starts a run of, so that its folder need not be confirmed."""
     names = [name for name in (named.model, named.data) if ":" in name]
     if names:
-        user_code.remember(named.to_note(), names, named.directory)
+        user_code.remember(named.to_note(), names)
 
 
 def absolute_folder(folder: str | None) -> str | None:

@@ -1,6 +1,5 @@
 """The command `replicax train`."""
 
-import os
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -89,7 +88,6 @@ def _named(given: dict[str, Any]) -> NamedProblem:
         model=absolute(named.model),
         data=absolute(named.data),
         data_dir=folders.absolute_folder(named.data_dir),
-        directory=os.getcwd(),
     )
 
 

@@ -103,27 +103,6 @@ def check_sites(samples: dict[str, Site], latent: tuple[str, ...]) -> None:
             )
 
 
-def still_observed(
-    numpyro: ModuleType, model: Callable, latent: tuple[str, ...], args: tuple, kwargs: dict
-) -> list[str]:
-    """Return the sites that the model still observes with these arguments; raise unless it draws
-    sites other than the latent ones."""
-    hint = "call posterior.predictive with arguments of the model for which it draws its data"
-    try:
-        samples, _ = read_sites(numpyro, model, args, kwargs)
-    except (AttributeError, TypeError) as error:
-        raise ValueError(
-            f"The model fails with None instead of its observed values ({error}): {hint}."
-        ) from error
-    observed = [name for name, site in samples.items() if site.is_observed]
-    if not set(samples) - set(observed) - set(latent):
-        raise ValueError(
-            f"The site {observed[0]!r} does not observe an argument of the model directly, so it "
-            f"would not be drawn: {hint}."
-        )
-    return observed
-
-
 def count_rows(samples: dict[str, Site], lengths: list[int | None]) -> int | None:
     """Return the number of observations: the length of the first observed site with such an axis,
     preferably one that is as long as an argument."""
@@ -244,21 +223,6 @@ class Model:
             if name in self.latent or site["type"] == "deterministic"
         }
 
-    def predict(
-        self, draws: dict[str, np.ndarray], seed: int, args: tuple, kwargs: dict
-    ) -> dict[str, np.ndarray]:
-        """Draw all other sites of the model given draws (chain, draw, ...); see `Posterior`."""
-        observed = []
-        if not args and not kwargs:
-            args, kwargs = self._without_observed()
-            observed = still_observed(self.numpyro, self.model, self.latent, args, kwargs)
-        latent = {name: jnp.asarray(draws[name]) for name in self.latent}
-        predictive = self.numpyro.infer.Predictive(self.model, latent, batch_ndims=2)
-        predicted = predictive(jax.random.key(seed), *args, **kwargs)
-        return {
-            name: np.asarray(value) for name, value in predicted.items() if name not in observed
-        }
-
     def trace(self, position: dict[str, Array], rows: PyTree) -> dict[str, Any]:
         """Run the model at unconstrained numbers on some rows, and return its sites."""
         biject_to = self.numpyro.distributions.biject_to
@@ -375,15 +339,6 @@ class Model:
             scale = scale * size / self.num_rows
         return log_prob * scale
 
-    def _without_observed(self) -> tuple[tuple, dict]:
-        """Return the arguments with None instead of those that were observed."""
-        args, kwargs = self.arguments
-
-        def hide(value: Any) -> Any:
-            return None if any(value is seen for seen in self.observed.values()) else value
-
-        return tuple(map(hide, args)), {name: hide(value) for name, value in kwargs.items()}
-
 
 def _with_indices(numpyro: ModuleType, model: Callable, plate: str, indices: Array) -> Callable:
     """Return the model with given indices in a plate, whatever its subsample_size."""
@@ -451,7 +406,6 @@ def from_numpyro(
         posterior,
         start=lambda key: {_POSITION: parsed.start(key)},
         constrain=lambda params: parsed.constrain(params[_POSITION]),
-        predict=parsed.predict,
         dims=parsed.dims,
         observed=parsed.observed,
     )

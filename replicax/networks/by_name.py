@@ -81,7 +81,6 @@ class NamedProblem:
     bf16: bool = option(False, "Compute convolutions in bfloat16.")
     weight_decay: float = option(5e-4, "Weight decay (Gaussian prior), relative to the mean loss.")
     validation: int = option(0, "Hold out N training rows and use them instead of the test set.")
-    directory: str = ""  # modules are also imported from here
     noise: Any = option(
         None,
         "Noise of regression targets: a number, one number per target, learned or network.",
@@ -158,7 +157,7 @@ class NamedProblem:
         if ":" not in self.data:
             name = choose("--data", self.data, data.NAMES)
             return data.load(name, self.data_dir)
-        dataset = user_code.find_object(self.data, self.directory)
+        dataset = user_code.find_object(self.data)
         if callable(dataset) and not isinstance(dataset, data.Dataset):
             dataset = dataset()
         if isinstance(dataset, dict):
@@ -195,7 +194,7 @@ class NamedProblem:
 
         if ":" not in self.model:
             return named_network(self.model, sizes, jnp.bfloat16 if self.bf16 else jnp.float32)
-        network = user_code.find_object(self.model, self.directory)
+        network = user_code.find_object(self.model)
         if callable(network) and not isinstance(network, nn.Network):
             network = network(given)
         if not isinstance(network, nn.Network):

@@ -86,39 +86,11 @@ def test_a_start_of_ones_own_is_known_until_the_file_changes(model, state, capsy
 
 def test_another_function_of_a_known_file_is_not_known(model, state):
     spec = TargetSpec.from_command_line("model.py:energy")
-    user_code.remember(spec.to_note(), [spec.target], spec.directory)
-    assert user_code.is_known(spec.to_note(), [spec.target], spec.directory)
+    user_code.remember(spec.to_note(), [spec.target])
+    assert user_code.is_known(spec.to_note(), [spec.target])
     for other in ("model.py:well", "model.py:energy"):
         spec = TargetSpec.from_command_line(other, params="cleanup")
-        assert not user_code.is_known(spec.to_note(), [spec.target], spec.directory)
-
-
-def test_a_module_is_known_by_its_file(model, state, tmp_path):
-    (tmp_path / "my_models").mkdir(exist_ok=True)
-    path = tmp_path / "my_models/deep.py"
-    path.write_text("x = 1\n")
-    spec = TargetSpec.from_command_line("my_models.deep:x")
-    user_code.remember(spec.to_note(), [spec.target], spec.directory)
-    assert user_code.is_known(spec.to_note(), [spec.target], spec.directory)
-    assert "my_models" not in sys.modules, "nothing was imported"
-    path.write_text("x = 2\n")
-    assert not user_code.is_known(spec.to_note(), [spec.target], spec.directory)
-
-
-def test_where_one_is_shadows_no_module_of_a_known_start(state, tmp_path, monkeypatch):
-    """As in an unpacked archive, beside the run folder that it holds."""
-    mark = tmp_path / "code was run"
-    own, other = tmp_path / "own", tmp_path / "archive"
-    own.mkdir()
-    (own / "known_model.py").write_text("from known_helper import target\nparams = 0.0\n")
-    (own / "known_helper.py").write_text("def target(x): return x**2\n")
-    evil(other / "known_helper.py", mark)
-    monkeypatch.chdir(own)
-    spec = TargetSpec.from_command_line("known_model:target")
-    user_code.remember(spec.to_note(), [spec.target], spec.directory)
-    monkeypatch.chdir(other)
-    assert user_code.is_known(spec.to_note(), [spec.target], spec.directory)
-    assert spec.load().target(3) == 9 and not mark.exists()
+        assert not user_code.is_known(spec.to_note(), [spec.target])
 
 
 @pytest.mark.parametrize("within", ["..", "."])

@@ -33,19 +33,6 @@ def sample(target: Any = energy, start: Any = None, **options: Any) -> rx.Poster
     return rx.sample(target, start, **chosen | options)
 
 
-async def asynchronous(progress: Any) -> str:
-    return "stop"
-
-
-def yielding(progress: Any) -> Any:
-    yield "stop"
-
-
-class Callable:
-    async def __call__(self, progress: Any) -> str:
-        return "stop"
-
-
 def loop(x: Any) -> Any:
     def step(state: Any) -> Any:
         return state[0] + 1, state[1] + jnp.sum(x**2)
@@ -80,14 +67,6 @@ SAID = {
     "note that holds itself": (lambda: sample(note=circular), "note must be a dict"),
     "note of a book": (lambda: sample(note={"a": "x" * 2**25}), "note is longer than"),
     "note that is deep": (lambda: sample(note=nested(100_000)), "note must be a dict"),
-    "async callback": (lambda: sample(callback=asynchronous), "callback is async"),
-    "async callbacks": (lambda: sample(callback=[Callable()]), "callback is async"),
-    "part of an async callback": (
-        lambda: sample(callback=functools.partial(asynchronous)),
-        "callback is async",
-    ),
-    "callback that yields": (lambda: sample(callback=yielding), "callback is async or a generator"),
-    "async energy": (lambda: sample(asynchronous), "energy is async"),
     "constant energy": (lambda: sample(lambda x: 0.0), "same number for all params"),
     "constant energy, exact": (
         lambda: sample(lambda x: 0.0, method="posterior"),
