@@ -40,6 +40,7 @@ class Loop:
         params: Any,
         steps: int,
         devices: int = 1,
+        data_parallel: int = 1,
         batches: Batches | None = None,
         *,
         method: rx.Method,
@@ -47,7 +48,7 @@ class Loop:
     ) -> None:
         task = Task(as_target(target), batches or NoBatches())
         program = resolve(task, Sampling(**{"num_steps": 200_000, **options}), method)
-        self.program, self.steps = spread_over(program, devices), steps
+        self.program, self.steps = spread_over(program, devices, data_parallel), steps
         self.keys, _ = seed_keys(program.seed, program.num_chains)
         carry, mesh = initial_carry(self.program, params), self.program.mesh
         self.carry = carry if mesh is None else place(mesh, carry)

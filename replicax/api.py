@@ -19,6 +19,8 @@ from replicax.run.storage.metadata import SWEEPS
 from replicax.run.task import Task, as_task
 
 if TYPE_CHECKING:
+    from jax.sharding import Mesh
+
     from replicax.algorithm.target import Target
 
 
@@ -47,7 +49,8 @@ def sample(
     checkpoint_every: int | str | None = None,
     keep_checkpoints: int = 2,
     note: dict[str, Any] | None = None,
-    devices: int | str | None = None,
+    devices: "int | str | Mesh | None" = None,
+    data_parallel: int = 1,
     **unknown: object,
 ) -> Posterior:
     """Sample exp(-energy), or an `rx.bayesian` posterior, by replica exchange.
@@ -96,8 +99,10 @@ def sample(
             "2h"; 30 seconds unless given.
         keep_checkpoints: as many of the last checkpoints stay in the folder.
         note: plain data to keep in the run folder.
-        devices: "all", or a number of them, over which replicas and chains are spread. By default
-            all accelerators, or one CPU.
+        devices: "all", a number of them, or a `jax.sharding.Mesh` with some of the axes "chain",
+            "replica" and "data": chains and replicas are spread over the former, and devices along
+            the last share the rows of mini-batches. By default all accelerators, or one CPU.
+        data_parallel: how many devices share each replica, and the rows of its mini-batches.
 
     >>> import jax.numpy as jnp, replicax as rx
     >>> posterior = rx.sample(
@@ -155,7 +160,8 @@ def resume(
     keep_checkpoints: int | None = None,
     force: bool = False,
     note: dict[str, Any] | None = None,
-    devices: int | str | None = None,
+    devices: "int | str | Mesh | None" = None,
+    data_parallel: int = 1,
     **unknown: object,
 ) -> Posterior:
     """Continue the run in a folder, bit for bit as if it had never stopped.
@@ -173,7 +179,7 @@ def resume(
     kernel, schedule, rule, gain or rate schedule of your own, give the method again, and `evaluate`
     where the training had one. `params` is needed only where its containers are not dicts, lists
     and tuples. A target or data that do not fit the run are refused; `force=True` goes on with
-    them. `devices` may be others than before.
+    them. `devices` and `data_parallel` may be others than before.
     """
     for name in unknown:
         raise ValueError(

@@ -1,11 +1,14 @@
 """What crosses between devices in the compiled loop of a run, for tests:
 `python crossings.py CASE` writes a JSON list of the collective operations."""
 
+import contextlib
 import json
 import re
 import subprocess
 import sys
-from typing import NamedTuple
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from layout_cases import CASES
 from layouts import DEVICES, environment
@@ -84,6 +87,31 @@ def crossings_of(case: str, layout: str = "4") -> list[Crossing]:
     done = subprocess.run(command, env=flags, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     return [Crossing(*entry) for entry in json.loads(done.stdout.splitlines()[-1])]
+
+
+@contextlib.contextmanager
+def recorded(path: Path) -> Iterator[None]:
+    """Run meanwhile, and write the collective operations of the loops to a file."""
+    from replicax.run.devices import SpreadChunk
+
+    programs: dict[SpreadChunk, Any] = {}
+
+    def run(chunk: SpreadChunk, *arguments: Any) -> Any:
+        placed = chunk.arguments(*arguments)
+        if chunk not in programs:
+            programs[chunk] = chunk.compiled.lower(*placed).compile()
+        return programs[chunk](*placed)
+
+    SpreadChunk.__call__, before = run, SpreadChunk.__call__  # type: ignore[method-assign]
+    yield
+    SpreadChunk.__call__ = before  # type: ignore[method-assign]
+    found = [one for program in programs.values() for one in crossings(program.as_text())]
+    path.write_text(json.dumps(found))
+
+
+def read(path: Path) -> list[Crossing]:
+    """Return what `recorded` wrote."""
+    return [Crossing(*entry) for entry in json.loads(path.read_text())]
 
 
 def main() -> None:

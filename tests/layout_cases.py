@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 NUM_REPLICAS, NUM_CHAINS = 4, 2
+NORMALISED = (3, 5)  # weights of a layer
 IN_FOLDER = "in_folder"
 
 
@@ -109,6 +110,63 @@ def broken(devices: Any) -> Any:
     )
 
 
+def normalised(devices: Any, **options: Any) -> Any:
+    """A layer that is normalised over the mini-batch, as batch norm does; quick to compile."""
+    import jax.numpy as jnp
+    from common import in_method
+
+    import replicax as rx
+
+    def energy(weights: Any, rows: Any) -> Any:
+        layer = rows @ weights
+        layer = (layer - jnp.mean(layer, axis=0)) / (0.1 + jnp.std(layer, axis=0))
+        return 40 * jnp.mean((jnp.sum(jnp.tanh(layer), axis=1) - rows[:, 0]) ** 2)
+
+    chosen = {
+        "num_replicas": NUM_REPLICAS,
+        "num_steps": 20,
+        "learning_rate": 1e-4,
+        "temperature": (1.0, 4.0),
+        "on_nonfinite": "stop",
+    }
+    return rx.sample(
+        energy,
+        0.5 * jnp.sin(jnp.arange(15.0)).reshape(NORMALISED),
+        batches=np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32),
+        batch_size=16,
+        devices=devices,
+        progress=False,
+        **in_method(chosen | options),
+    )
+
+
+def regression(devices: Any, **options: Any) -> Any:
+    """The mean of a Gaussian, known in closed form: 30 rows, mini-batches of 8, swaps judged on all
+    rows; and with batch_size=None 30 at a time, which four devices cannot share evenly."""
+    import jax.numpy as jnp
+
+    import replicax as rx
+
+    batch_size = options.pop("batch_size", 8)
+    target = rx.bayesian(
+        lambda mean, rows: -jnp.sum((rows - mean) ** 2, axis=1) / 2,
+        lambda mean: -jnp.sum(mean**2) / 2,
+        regression_rows(),
+        batch_size=batch_size,
+    )
+    chosen = {"num_replicas": NUM_REPLICAS, "num_steps": 60, "burn_in": 20}
+    return rx.sample(target, jnp.zeros(3), devices=devices, progress=False, **chosen | options)
+
+
+def regression_rows() -> np.ndarray:
+    return np.random.default_rng(1).normal(1.0, size=(30, 3)).astype(np.float32)
+
+
+def law(devices: Any) -> Any:
+    """All rows, for long enough to see mean and variance."""
+    return regression(devices, batch_size=None, num_steps=3_000, burn_in=1_000, num_chains=2)
+
+
 def in_folder(devices: Any) -> Any:
     """The paper's recipe with its records in a folder that all processes write into."""
     return paper(devices, run_dir=Path(sys.argv[1]) / IN_FOLDER, checkpoint_every=150)
@@ -137,6 +195,19 @@ def network_resumed(devices: Any) -> Any:
     return rx.resume(copy, tiny_problem(), devices=devices)
 
 
+def killed(devices: Any) -> Any:
+    """A network that ends after some epochs and goes on, on the same devices."""
+    import tempfile
+
+    from tiny_networks import tiny_problem
+
+    import replicax as rx
+
+    folder = tempfile.mkdtemp()
+    network(devices, run_dir=folder, callback=lambda now: "stop" if now.step >= 6 else None)
+    return rx.resume(folder, tiny_problem(), devices=devices)
+
+
 def resumed(devices: Any) -> Any:
     """A run that begins on all devices and is continued on the given ones."""
     import tempfile
@@ -155,7 +226,11 @@ CASES = {
     "sequential": sequential,
     "rows": rows,
     "broken": broken,
+    "normalised": normalised,
+    "regression": regression,
+    "law": law,
     "resumed": resumed,
+    "killed": killed,
     "in_folder": in_folder,
     "network_in_folder": network_in_folder,
     "network_resumed": network_resumed,

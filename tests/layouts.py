@@ -1,10 +1,12 @@
 """Short runs on several layouts of devices, for tests: `python layouts.py FOLDER CASE LAYOUT ...`.
 
-A layout is a number of devices, "1" to "4", or "2x2", two parts of the chains by two parts of the
-replicas. Each run leaves FOLDER/CASE-LAYOUT.npz. Under `replicax launch` the layout
+A layout is a number of devices, "1" to "4"; "2x2", two parts of the chains by two parts of the
+replicas; or "rows" or "rows4", where two or four devices share each replica; these also leave what
+crossed between devices. Each run leaves FOLDER/CASE-LAYOUT.npz. Under `replicax launch` the layout
 is "all", and every process leaves FOLDER/CASE-all-NUMBER.npz.
 """
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -46,18 +48,20 @@ def run_layouts(folder: Path, case: str, *layouts: str, devices: int = 4) -> lis
     return [load(folder, case, layout) for layout in layouts]
 
 
-def launch(folder: Path, case: str, processes: int = 2, devices: int = 2) -> list[dict]:
+def launch(
+    folder: Path, case: str, processes: int = 2, devices: int = 2, layout: str = "all"
+) -> list[dict]:
     """Run a case in several processes, and return what each has."""
     command = [sys.executable, "-m", "replicax", "launch", "--processes", str(processes), "--"]
     done = subprocess.run(
-        [*command, sys.executable, __file__, str(folder), case, "all"],
+        [*command, sys.executable, __file__, str(folder), case, layout],
         env=optimised(devices),
         capture_output=True,
         text=True,
         timeout=_SECONDS,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    return [load(folder, case, f"all-{number}") for number in range(processes)]
+    return [load(folder, case, f"{layout}-{number}") for number in range(processes)]
 
 
 def load(folder: Path, case: str, layout: str) -> dict[str, np.ndarray]:
@@ -79,24 +83,30 @@ def numbers(posterior: Any) -> dict[str, np.ndarray]:
 
 
 def devices_of(layout: str) -> Any:
-    """Return what is given as `devices` for a layout; "2x2" is made of four."""
-    from replicax.run import devices
+    import jax
 
     if layout == "2x2":
-        devices.largest_mesh = lambda num_chains, num_replicas, count: (2, 2)
-        return 4
+        return jax.make_mesh((2, 2), ("chain", "replica"))
+    if layout == "rows":
+        return jax.make_mesh((2, 2), ("data", "replica"))
+    if layout == "rows4":
+        return jax.make_mesh((4,), ("data",))
     return layout if layout == "all" else int(layout)
 
 
 def main() -> None:
     import jax
+    from crossings import recorded
 
     import replicax as rx
 
     folder, case, *layouts = sys.argv[1:]
     shared = rx.connect()
     for layout in layouts:
-        found = numbers(CASES[case](devices_of(layout)))
+        shares_rows = layout.startswith("rows")
+        crossed = recorded(Path(folder) / f"{case}-{layout}.json")
+        with crossed if shares_rows else contextlib.nullcontext():
+            found = numbers(CASES[case](devices_of(layout)))
         name = f"{layout}-{jax.process_index()}" if shared else layout
         np.savez(Path(folder) / f"{case}-{name}.npz", **found)
 

@@ -17,7 +17,7 @@ from jax.typing import DTypeLike
 
 from replicax.algorithm.kernel import PyTree
 from replicax.algorithm.randomness import Attempts, Randomness
-from replicax.algorithm.spread import IN_ONE_PLACE, Spread
+from replicax.algorithm.spread import IN_ONE_PLACE, Spread, share_rows
 from replicax.algorithm.target import Target
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class FreshBatches:
     all_rows: Any = None
 
     def __call__(self, key: Array) -> Any:
-        return self.draw(key)
+        return share_rows(self.draw(key))
 
 
 def batch_key(key: Array) -> Array:

@@ -12,7 +12,7 @@ from jax import Array
 from replicax.algorithm.kernel import Kernel, PyTree, Replica
 from replicax.algorithm.ladder import Ladder
 from replicax.algorithm.randomness import Randomness
-from replicax.algorithm.spread import IN_ONE_PLACE, Spread
+from replicax.algorithm.spread import IN_ONE_PLACE, Spread, on_all
 from replicax.algorithm.state import Settings, State
 from replicax.algorithm.target import StepEnergy, Target
 
@@ -112,7 +112,7 @@ def build_move(target: Target, kernel: Kernel, settings: Settings) -> Callable:
         moved = move_all(
             drawn, state.replicas, state.model_state, rung, batch, judging_batch, tunes
         )
-        particles, model_state, energy_of, observed = moved
+        particles, model_state, energy_of, observed = on_all(moved)
         state = state._replace(replicas=particles, model_state=model_state)
         energy_of = energy_of.astype(state.buffer.dtype)
         if settings.restarts:

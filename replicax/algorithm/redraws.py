@@ -22,6 +22,7 @@ from jax.flatten_util import ravel_pytree
 
 from replicax.algorithm.kernel import Kernel, PyTree, Replica, select
 from replicax.algorithm.randomness import make_key
+from replicax.algorithm.spread import on_all
 from replicax.algorithm.target import StepEnergy, Target
 from replicax.algorithm.tiles import build_energies
 
@@ -61,7 +62,7 @@ def build_redraws(target: Target, kernel: Kernel, settings: Any) -> Callable:
             chosen = jax.vmap(lambda rows, i: rows[i])(drawn, place)
             return jnp.where(moved.reshape(-1, *[1] * (old.ndim - 1)), chosen, old)
 
-        params = jax.tree.map(picked, drawn, replicas.params)
+        params = on_all(jax.tree.map(picked, drawn, replicas.params))
         energy = jnp.where(moved, jax.vmap(lambda rows, i: rows[i])(there, place), energy)
         evaluate = StepEnergy(target, batch, target.draw(make_key(0)))  # which is exact
 
@@ -69,7 +70,7 @@ def build_redraws(target: Target, kernel: Kernel, settings: Any) -> Callable:
             there = prepare(Replica(params, replica.memory), evaluate)
             return select(moved, there, replica)
 
-        replicas = settings.map_replicas(settled)(params, replicas, moved)
+        replicas = on_all(settings.map_replicas(settled)(params, replicas, moved))
         energy_of, accepted = spread.gathered((energy, accepted))
         return state._replace(replicas=replicas), energy_of, accepted
 

@@ -3,6 +3,10 @@
 In a program for several devices each has the arrays of its own replicas. What
 belongs to rungs, to pairs or to the chain is the same on all of them, because each takes the same
 decisions from the same energies.
+
+Several devices may share a replica: all of them have its arrays, and each computes with a part of
+the rows of a mini-batch (`share_rows`). The functions that are computed stay what they are, so that
+means over a mini-batch are means over all of its rows; XLA adds the sums over devices.
 """
 
 from collections.abc import Callable
@@ -12,12 +16,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.sharding import PartitionSpec
 
 from replicax.algorithm.kernel import Observed, PyTree
 from replicax.algorithm.tuning import StepSizeTuning
 
 REPLICA = "replica"  # the axis of devices over which the replicas of a chain are spread
 CHAIN = "chain"  # the axis of devices over which chains are spread
+DATA = "data"  # the axis of devices that share each replica, and the rows of its mini-batches
 
 _FEW = 2**14  # numbers that are summed rather than gathered
 _CHAINS_HERE = "chains_here"  # the chains of one device, mapped over
@@ -128,6 +134,30 @@ class Spread:
 
 
 IN_ONE_PLACE = Spread()
+
+
+def share_rows(batch: PyTree) -> Any:
+    """Share out the rows of a batch among the devices of the axis "data", where there is one."""
+    if not _has_data_axis():
+        return batch
+    part = PartitionSpec(DATA)
+    return jax.tree.map(
+        lambda leaf: jax.lax.with_sharding_constraint(leaf, part) if jnp.ndim(leaf) else leaf, batch
+    )
+
+
+def on_all(tree: PyTree) -> Any:
+    """Let all devices of the axis "data", where there is one, have the arrays in full."""
+    if not _has_data_axis():
+        return tree
+    everywhere = PartitionSpec()
+    return jax.tree.map(lambda leaf: jax.lax.with_sharding_constraint(leaf, everywhere), tree)
+
+
+def _has_data_axis() -> bool:
+    """Return whether this is traced for devices of which several share a replica."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return REPLICA in mesh.manual_axes and DATA in mesh.axis_names
 
 
 def gather_observed(

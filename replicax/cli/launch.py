@@ -146,8 +146,10 @@ def _resuming(command: list[str]) -> list[str]:
     if place is None or not folder or not any(Path(folder).glob("commits/*.json")):
         return command  # also where nothing was saved yet: then the run is started again
     resumed = [*command[:place], "resume", folder]
-    devices = _value_of("--devices", command)
-    return resumed if devices is None else [*resumed, "--devices", devices]
+    for option in ("--devices", "--data-parallel"):
+        value = _value_of(option, command)
+        resumed += [] if value is None else [option, value]
+    return resumed
 
 
 def _value_of(option: str, command: list[str]) -> str | None:

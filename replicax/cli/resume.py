@@ -15,7 +15,7 @@ from replicax.user_code import TargetSpec
 if TYPE_CHECKING:
     from replicax.run.storage.metadata import Metadata
 
-_AGAIN = ("params", "batches", "batch_size", "progress", "devices")
+_AGAIN = ("params", "batches", "batch_size", "progress", "devices", "data_parallel")
 
 
 @flags.of(TargetSpec, Session, names=_AGAIN)

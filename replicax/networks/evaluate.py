@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from replicax.algorithm.spread import share_rows
 from replicax.errors import show
 from replicax.networks.likelihoods import Likelihood
 from replicax.networks.predict import Average
@@ -254,7 +255,7 @@ def build_outputs(test: Tested) -> Callable[[Any, Any], Array]:
         params, model_state = points
 
         def of_batch(rows: Array) -> Array:
-            batch = jax.tree.map(lambda x: x[rows], inputs)
+            batch = share_rows(jax.tree.map(lambda x: x[rows], inputs))
             return one_batch(params, model_state, batch)
 
         values = jnp.moveaxis(jax.lax.map(of_batch, rows), 1, 0)

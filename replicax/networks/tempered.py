@@ -34,6 +34,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from replicax.algorithm.kernel import Kernel
+from replicax.algorithm.spread import share_rows
 from replicax.networks.task import Supervised
 from replicax.run.batches import EpochBatches, sum_in_pieces
 from replicax.run.methods import Method, written
@@ -119,7 +120,7 @@ def _whole_energy(
         def sum_over(rows: Any) -> Array:
             count = len(jax.tree.leaves(rows)[0])
             prepared = rows if batches.prepare is None else batches.prepare(key, rows)
-            return count * energy_at(point, prepared, key)
+            return count * energy_at(point, share_rows(prepared), key)
 
         return sum_in_pieces(sum_over, data, batches.batch_size) / batches.num_rows
 

@@ -68,6 +68,7 @@ def train(
     keep_checkpoints: int = 2,
     note: dict[str, Any] | None = None,
     devices: Any = None,
+    data_parallel: int = 1,
     **unknown: Any,
 ) -> Trained:
     """Train networks and average their predictions: by default a deep ensemble.
@@ -102,7 +103,7 @@ def train(
         on_nonfinite: "restart" a network whose loss is not finite from a colder one, or "stop";
             by default the former with a ladder and the latter without, where copies would stay
             identical.
-        run_dir, progress, checkpoint_every, keep_checkpoints, note, devices: as in
+        run_dir, progress, checkpoint_every, keep_checkpoints, note, devices, data_parallel: as in
             `rx.sample`.
     """
     refuse_unknown(train, unknown, method)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from replicax.algorithm.spread import share_rows
 from replicax.algorithm.target import Target
 from replicax.errors import check_function, explained
 from replicax.run.batches import ArrayBatches, as_rows, sum_in_pieces
@@ -181,7 +182,7 @@ def bayesian(
 
     def whole(params: Any, data: Any) -> Array:
         def sum_over(rows: Any) -> Array:
-            return jnp.sum(of_rows(params, rows))
+            return jnp.sum(of_rows(params, share_rows(rows)))
 
         return -sum_in_pieces(sum_over, data, _PIECE_ROWS)
 

@@ -17,6 +17,7 @@ import numpy as np
 from jax import Array
 
 from replicax.algorithm.randomness import draw_block
+from replicax.algorithm.spread import share_rows
 from replicax.algorithm.step import build_parts
 from replicax.run import devices, trees
 from replicax.run.carry import STATE_AXES, Carry, count_step, per_chain
@@ -347,7 +348,7 @@ def _build_chains(program: Program, capacity: int) -> tuple[Callable, Callable, 
     longest = min(program.history_every, capacity)
 
     def step(random, state, counts, plan, data, place):
-        batch = batches.take(data, plan, random.batch, state.step, place)
+        batch = share_rows(batches.take(data, plan, random.batch, state.step, place))
         after, info = advance(random, state, batch, batches.fresh(data, state.step, place))
         scored = state if settings.energy_at == "before" else after
         counts = count_step(

@@ -3,7 +3,9 @@ several of them.
 
 Replicas are spread over the axis "replica" of a mesh of devices, chains over the axis "chain".
 Points, kernel memory and model states stay on the device of their replica for the whole run; all
-else (ladder, index process, energies, counters) is small and the same on all devices.
+else (ladder, index process, energies, counters) is small and the same on all devices. The devices
+along the axis "data", where there is one, have the same replicas and share the rows of
+mini-batches.
 """
 
 import functools
@@ -21,41 +23,66 @@ from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from replicax.algorithm.kernel import PyTree
-from replicax.algorithm.spread import CHAIN, REPLICA, Spread
+from replicax.algorithm.spread import CHAIN, DATA, REPLICA, Spread, on_all
 from replicax.algorithm.state import State
-from replicax.errors import is_whole, memory_of_machine, show
+from replicax.errors import at_least, is_whole, memory_of_machine, show
+from replicax.run.batches import Batches, HostBatches, NoBatches
 from replicax.run.carry import Carry, Counters, per_chain
 from replicax.run.program import Program
 
+_AXES = (CHAIN, REPLICA, DATA)
 _EVERYWHERE = PartitionSpec()
 _BY_CHAIN = PartitionSpec(CHAIN)
 _BY_REPLICA = PartitionSpec(CHAIN, REPLICA)
 
 
 def choose_mesh(
-    num_chains: int, num_replicas: int, devices: int | str | None = None
+    num_chains: int,
+    num_replicas: int,
+    devices: int | str | Mesh | None = None,
+    data_parallel: int = 1,
 ) -> Mesh | None:
-    """Return a mesh with the axes "chain" and "replica"; None for a single device.
+    """Return a mesh with the axes "chain" and "replica" and, where several devices share a replica,
+    "data"; None for a single device.
 
     >>> choose_mesh(num_chains=1, num_replicas=8, devices=1) is None
     True
     """
-    sizes = chosen_sizes(num_chains, num_replicas, devices)
-    if sizes == (1, 1) and jax.process_count() == 1:
+    at_least("data_parallel", data_parallel, 1)
+    if isinstance(devices, Mesh):
+        return _checked_mesh(devices, num_chains, num_replicas, data_parallel)
+    sizes = chosen_sizes(num_chains, num_replicas, devices, data_parallel)
+    if sizes == (1, 1, 1) and jax.process_count() == 1:
         return None
-    chosen = np.array(first_devices(jax.devices(), sizes[0] * sizes[1]))
-    return Mesh(chosen.reshape(sizes), (CHAIN, REPLICA))
+    return _mesh(np.array(first_devices(jax.devices(), int(np.prod(sizes)))), sizes)
 
 
-def chosen_sizes(num_chains: int, num_replicas: int, devices: int | str | None) -> tuple[int, int]:
-    """Return the sizes of the axes "chain" and "replica" for the devices that are asked for."""
+def _mesh(devices: np.ndarray, sizes: tuple[int, int, int]) -> Mesh:
+    """Return the mesh of so many parts of chains, replicas and rows."""
+    axes = _AXES if sizes[2] > 1 else _AXES[:2]
+    return Mesh(devices.reshape(sizes[: len(axes)]), axes)
+
+
+def chosen_sizes(
+    num_chains: int, num_replicas: int, devices: int | str | None, data_parallel: int = 1
+) -> tuple[int, int, int]:
+    """Return the sizes of the axes "chain", "replica" and "data" for the devices that are asked
+    for."""
+    if devices is None and data_parallel > 1:
+        devices = "all"
     wanted = _number_of(devices, jax.devices())
-    sizes = largest_mesh(num_chains, num_replicas, wanted)
-    used = sizes[0] * sizes[1]
+    if wanted % data_parallel:
+        raise ValueError(
+            f"data_parallel is {data_parallel}, which does not divide the {wanted} devices: write "
+            "another number, or devices=... with a multiple of it."
+        )
+    sizes = *largest_mesh(num_chains, num_replicas, wanted // data_parallel), data_parallel
+    used = sizes[0] * sizes[1] * sizes[2]
     if used < wanted and (num_chains * num_replicas > 1 or devices is not None):
         told = (
             f"{used} of {wanted} devices can share {num_replicas} replicas of {num_chains} chains "
-            "evenly: let the number of replicas be a multiple of the devices."
+            "evenly: let the number of replicas be a multiple of the devices, or several devices "
+            "share each replica of a run on mini-batches (data_parallel)."
         )
         if devices is not None and devices != "all":
             raise ValueError(f"devices is {devices}, but only {told}")
@@ -73,7 +100,7 @@ def _number_of(devices: int | str | None, available: list) -> int:
     if not is_whole(devices) or not 1 <= devices <= len(available):
         raise ValueError(
             f'devices is {show(devices)}; write "all", a number up to {len(available)}, as many as '
-            f'there are of the kind "{available[0].platform}".'
+            f'there are of the kind "{available[0].platform}", or a mesh.'
         )
     return int(devices)
 
@@ -106,16 +133,65 @@ def first_devices(available: list, count: int) -> list:
     return [device for process in processes for device in own[process][:each]]
 
 
-def spread_over(program: Program, devices: int | str | None = None) -> Program:
-    """Return the program for the devices that are asked for: "all", or a number.
+def _checked_mesh(mesh: Mesh, num_chains: int, num_replicas: int, data_parallel: int) -> Mesh:
+    """Return the mesh with its axes in order, if chains and replicas can be spread over them
+    evenly."""
+    unknown = set(mesh.axis_names) - set(_AXES)
+    if unknown or not mesh.axis_names:
+        raise ValueError(f"The mesh has the axes {mesh.axis_names}; they must be among {_AXES}.")
+    if data_parallel > 1:
+        raise ValueError(
+            f'data_parallel is {data_parallel}, and devices is a mesh, whose axis "data" says how '
+            "many devices share a replica: leave data_parallel out."
+        )
+    for axis, count in ((CHAIN, num_chains), (REPLICA, num_replicas)):
+        parts = mesh.shape.get(axis, 1)
+        if count % parts:
+            raise ValueError(
+                f'The axis "{axis}" of the mesh has {parts} devices, over which {count} '
+                f"{axis}s cannot be spread evenly."
+            )
+    order = [mesh.axis_names.index(axis) for axis in _AXES if axis in mesh.axis_names]
+    chains, replicas, rows = (mesh.shape.get(axis, 1) for axis in _AXES)
+    return _mesh(mesh.devices.transpose(order), (chains, replicas, rows))
 
-    None is all devices where they are accelerators or belong to several processes, else one.
+
+def check_rows(batches: Batches, parts: int) -> None:
+    """Raise unless every mini-batch has rows that so many devices can share evenly."""
+    if isinstance(batches, NoBatches):
+        raise ValueError(
+            f"{parts} devices are to share each replica (data_parallel), and the energy has no "
+            "batches whose rows they could share: leave that out, or write the target as "
+            "rx.bayesian(log_likelihood, log_prior, rows)."
+        )
+    if isinstance(batches, HostBatches):
+        sizes = {len(leaf) for leaf in jax.tree.leaves(batches.at(0)) if np.ndim(leaf)}
+    else:  # all rows can be shared, however many they are
+        sizes = {0 if batches.has_all_rows else batches.batch_size}  # type: ignore[attr-defined]
+    if all(size % parts for size in sizes):
+        raise ValueError(
+            f"{parts} devices are to share each replica (data_parallel), and batches have "
+            f"{sorted(sizes)} rows, of which no number is a multiple of {parts}: write another "
+            "batch_size."
+        )
+
+
+def spread_over(
+    program: Program, devices: int | str | Mesh | None = None, data_parallel: int = 1
+) -> Program:
+    """Return the program for the devices that are asked for: "all", a number, or a mesh.
+
+    None is all devices where they are accelerators, belong to several processes or share replicas,
+    else one. So many as `data_parallel` says share each replica.
     """
-    if devices is None and len(jax.devices()) == 1:
+    alone = devices is None and is_whole(data_parallel) and data_parallel == 1
+    if alone and len(jax.devices()) == 1:
         return program
-    mesh = choose_mesh(program.num_chains, program.num_replicas, devices)
+    mesh = choose_mesh(program.num_chains, program.num_replicas, devices, data_parallel)
     if mesh is None:
         return program
+    if DATA in mesh.axis_names:
+        check_rows(program.batches, mesh.shape[DATA])
     sizes = mesh.shape[CHAIN], mesh.shape[REPLICA]
     spread = Spread(*sizes, several_chains=program.num_chains > 1)
     return replace(program, mesh=mesh, settings=replace(program.settings, spread=spread))
@@ -143,7 +219,7 @@ class SpreadChunk:
             counts = counts._replace(best=spread.join(counts.best))
             rows = rows._replace(count=None, draws=spread.join(rows.draws)), rows.count
             carry = _but_replicas(spread.all_chains, carry._replace(counters=counts))
-            return carry, spread.all_chains(rows[0], axis=1)._replace(count=rows[1])
+            return on_all((carry, spread.all_chains(rows[0], axis=1)._replace(count=rows[1])))
 
         carry = _carry_parts()
         inputs = (carry, _BY_CHAIN, _EVERYWHERE, _EVERYWHERE, _EVERYWHERE)
@@ -192,14 +268,15 @@ def _mapped(function: Callable, mesh: Mesh) -> tuple[Callable, "_Placed"]:
         values = function(jax.tree.map(lambda leaf: leaf[0], replicas), shared)
         values = jax.tree.map(lambda leaf: jax.lax.all_gather(leaf, REPLICA, tiled=True), values)
         is_first = jax.lax.axis_index(CHAIN) == 0
-        return jax.tree.map(lambda leaf: jax.lax.psum(leaf * is_first, CHAIN), values)
+        return on_all(jax.tree.map(lambda leaf: jax.lax.psum(leaf * is_first, CHAIN), values))
 
     spread = _map_parts(part, mesh, (_BY_REPLICA, _EVERYWHERE), _EVERYWHERE)
     return jax.jit(spread), _Placed(mesh)
 
 
 def _map_parts(part: Callable, mesh: Mesh, inputs: PyTree, outputs: PyTree) -> Callable:
-    """Return the function whose share for one part of chains and replicas is `part`.
+    """Return the function whose share for one part of chains and replicas is `part`; those who
+    share the rows of a part have one program, which XLA takes apart.
 
     Arrays without elements are made anew in each part: as arguments they end the process while jax
     0.11.2 compiles the program.

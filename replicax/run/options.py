@@ -307,6 +307,7 @@ class Session:
         metavar="all|N",
         show_default="all accelerators, or one CPU",
     )
+    data_parallel: int = option(1, "Devices per replica, which share its mini-batches.")
 
     def __post_init__(self) -> None:
         check_flag("progress", self.progress, None)

@@ -70,7 +70,7 @@ def begin(
     start = program.task.start_from(start)
     refuse_traced(start)
     check_memory(start, program.num_chains, program.num_replicas)
-    program = spread_over(program, session.devices)
+    program = spread_over(program, session.devices, session.data_parallel)
     with on_disk(quick=0.0):  # dozens of small programs, which take a second in all
         carry = initial_carry(program, start)
         if program.settings.rule.estimates_noise:
@@ -142,7 +142,7 @@ def proceed(
     metadata, folder = records.metadata, records.folder
     refuse_traced()
     program = _program_again(metadata, folder, task, changes, method)
-    program = spread_over(program, session.devices)
+    program = spread_over(program, session.devices, session.data_parallel)
     like = point_like(records, params)
     check_memory(like, program.num_chains, program.num_replicas)
     keys = program.keys

@@ -15,6 +15,7 @@ from replicax.algorithm.spread import (
     REPLICA,
     Spread,
     gather_observed,
+    share_rows,
 )
 from replicax.algorithm.tuning import StepSizeTuning
 
@@ -150,6 +151,7 @@ def test_one_part_is_all_and_asks_nobody() -> None:
                  "all_chains"):  # fmt: skip
         assert getattr(IN_ONE_PLACE, name)(values) is values
     assert IN_ONE_PLACE.parts == IN_ONE_PLACE.chain_parts == 1
+    assert share_rows(values) is values
 
 
 # Observations

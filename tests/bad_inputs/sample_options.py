@@ -39,6 +39,7 @@ COUNTS = (
     "checkpoint_every",
     "swap_every",
     "seed",
+    "data_parallel",
 )
 TEMPERED: dict[str, Any] = {"rule": "metropolis", "temperature": (1.0, 2.0)}
 
@@ -47,6 +48,8 @@ STEPS = {
     "fewer than no steps": ({"num_steps": -5}, "num_steps"),
     "steps not given": ({"num_steps": None}, "num_steps"),
     "more steps than are counted": ({"num_steps": 2**31}, "num_steps"),
+    "no device for a replica": ({"data_parallel": 0}, "data_parallel"),
+    "rows to share without rows": ({"data_parallel": 1_000}, "data_parallel"),
     "no replicas": ({"num_replicas": 0}, "num_replicas"),
     "one replica": ({"num_replicas": 1}, "num_replicas"),
     "fewer than no replicas": ({"num_replicas": -3}, "num_replicas"),

@@ -370,7 +370,7 @@ BESIDE: dict[str, tuple[dict[str, Any], str]] = {
 ROWS = [
     *crossed("train", train, ("epochs", "num_replicas", "burn_in", "cycle_epochs"), NOT_WHOLE),
     *crossed("train", train, ("keep_averaged",), NOT_WHOLE),
-    *crossed("train", train, ("seed", "window", "checkpoint_every"), NOT_WHOLE),
+    *crossed("train", train, ("seed", "window", "checkpoint_every", "data_parallel"), NOT_WHOLE),
     *crossed("train", train, ("momentum", "temperature", "target_swap_rate"), NOT_NUMBERS),
     *crossed("train", train, ("learning_rate", "buffer", "gain", "buffer_gain"), NOT_NUMBERS),
     *crossed("train", train, ("method", "on_swap", "on_nonfinite"), NOT_NAMES),

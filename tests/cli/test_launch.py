@@ -84,12 +84,13 @@ def test_a_command_that_cannot_start_is_one_sentence():
 
 def test_a_restart_continues_the_run(tmp_path, monkeypatch):
     command = ["replicax", "train", "--out", str(tmp_path), "--devices", "4", "--epochs", "3"]
+    command += ["--data-parallel=2"]
     assert _resuming(command) == command  # nothing there yet
     (tmp_path / "run.json").touch()
     assert _resuming(command) == command, "nothing was saved yet"
     (tmp_path / "commits").mkdir()
     (tmp_path / "commits/0.json").touch()
-    layout = ["--devices", "4"]
+    layout = ["--devices", "4", "--data-parallel", "2"]
     assert _resuming(command) == ["replicax", "resume", str(tmp_path), *layout]
     assert _resuming(["python", "train.py"]) == ["python", "train.py"]
     monkeypatch.setenv("HOME", str(tmp_path.parent))

@@ -212,3 +212,11 @@ def test_devices_that_stay_idle_are_reported(eight):
 
 def test_one_cpu_is_the_default(eight):
     assert choose_mesh(1, 4) is None
+
+
+def test_meshes_are_checked():
+    mesh = jax.make_mesh((1,), ("batch",))
+    with pytest.raises(ValueError, match="they must be among"):
+        choose_mesh(1, 4, mesh)
+    mesh = choose_mesh(1, 4, jax.make_mesh((1,), ("replica",)))
+    assert mesh is not None and dict(mesh.shape) == {"chain": 1, "replica": 1}

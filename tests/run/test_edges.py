@@ -77,7 +77,7 @@ def test_what_is_usual_is_what_the_documentation_promises() -> None:
     assert (usual.momentum, usual.cycle_epochs, usual.test_every) == (0.9, 100, 1)
     assert (usual.on_swap, usual.rate_schedule, usual.averages) == ("keep", "constant", "coldest")
     assert not (usual.is_single or usual.tempers_likelihood or usual.keeps_law)
-    assert usual.warmup_epochs == 0 and alone.devices is None
+    assert usual.warmup_epochs == 0 and alone.data_parallel == 1 and alone.devices is None
     assert checkpoint_interval(None) == (None, 30.0) and checkpoint_interval(1) == (1, 0.0)
     assert [checkpoint_interval(f"2{unit}")[1] for unit in "smh"] == [2.0, 120.0, 7200.0]
 
