@@ -67,26 +67,29 @@ def read_metadata(folder: Path) -> "Metadata":
 
 def read_named(
     run_dir: Path,
+    command: str,
     model: str | None = None,
     data: str | None = None,
+    instead: str = "continue it there with rx.resume(run_dir, problem)",
+    runs: tuple[str, ...] = ("model", "data"),
 ) -> NamedProblem:
     """Return network and data of a run folder, with those that are named again; code that only the
-    folder names must be known."""
+    folder names must be known, if this command `runs` it. If the folder names none, raise an error
+    that says what to do `instead`."""
     named = NamedProblem.from_note(read_metadata(run_dir).note)
     if named is None:
         raise ValueError(
-            f"The network of {run_dir} is unknown (was the run started in Python?); continue it "
-            "there with rx.resume(run_dir, problem)."
+            f"The network of {run_dir} is unknown (was the run started in Python?); {instead}."
         )
     given = {"model": model, "data": data}
     again = {name: absolute(text) for name, text in given.items() if text is not None}
-    asked = [name for name in given if name not in again]
+    asked = [name for name in runs if name not in again]
     words = [f"--{name} {getattr(named, name)}" for name in asked if ":" in getattr(named, name)]
     confirm(
         run_dir,
         named.to_note(),
         [getattr(named, name) for name in asked],
-        " ".join(["resume", str(run_dir), *words]),
+        " ".join([command, str(run_dir), *words]),
     )
     if again:
         named = replace(named, **again)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from replicax.cli import demo, flags, launch, output, results, resume, sample, train
+from replicax.cli import demo, flags, launch, output, predict, results, resume, sample, train
 from replicax.cli.output import FAULTY_INPUT, FINISHED, INTERRUPTED
 from replicax.errors import EndedBySignal
 from replicax.version import __version__
@@ -52,6 +52,7 @@ def replicax(
     Networks
       replicax train                                   four small networks on digits, two minutes
       replicax train --data cifar100                   ResNets on CIFAR: the paper and baselines
+      replicax predict RUN_DIR images.npy              predict new images, with uncertainty
     After a run
       replicax summary, plot, resume RUN_DIR           examine a run, or continue it
       replicax report RUN_DIR                          HTML page of a run, also while it goes on
@@ -64,7 +65,7 @@ def replicax(
 
 for function in (
     demo.demo, sample.sample, resume.resume, train.train, launch.launch,
-    results.summary, results.plot, results.report,
+    results.summary, results.plot, results.report, predict.predict,
 ):  # fmt: skip
     app.command(cls=flags.Command)(function)
 

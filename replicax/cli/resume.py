@@ -71,7 +71,7 @@ def resume(
     with output.quietly(as_json):
         if metadata.kind == "train":
             _refuse_target(run_dir, target)
-            known, more = folders.read_named(run_dir, model, data).problem()[0], {}
+            known, more = folders.read_named(run_dir, "resume", model, data).problem()[0], {}
         else:
             names = flags.given(TargetSpec, given)
             known, more = _target_again(run_dir, metadata, target, names)

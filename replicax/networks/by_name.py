@@ -179,12 +179,19 @@ class NamedProblem:
         return self._network(sizes, sizes)
 
     def network_again(self, predicts: "Predicts") -> Any:
-        """Return a network of replicax without loading the data, from the sizes stored in a run
-        folder."""
+        """Return the network without loading the data, from the sizes stored in a run folder."""
+        import numpy as np
+
+        from replicax.data import Dataset
         from replicax.networks.trained import num_outputs, row_of
 
         sizes = Sizes(row_of(predicts).shape, num_outputs(predicts))
-        return self._network(sizes, sizes)
+        pixels = predicts.pixels
+        if not pixels:
+            return self._network(sizes, sizes)
+        black = np.zeros((1, *sizes.input_shape), np.uint8), np.zeros(1, np.int32)
+        moments = tuple(pixels["mean"]), tuple(pixels["std"])
+        return self._network(sizes, Dataset(self.data, *black, *black, sizes.num_outputs, *moments))
 
     def _network(self, sizes: Sizes, given: Any) -> Any:
         """Return the network for these sizes; a user function is called with `given`."""

@@ -65,7 +65,9 @@ def test_networks_and_data_that_only_the_folder_names_do_not_run(state, tmp_path
     for other in ({"model": "evil:target", "data": "digits"}, {"model": "mlp", "data": "evil:x"}):
         note = {**other, "directory": str(tmp_path / "run")}
         write_run(tmp_path / "run", {"leaf": 0}, {"task": note})
-        run_failing(capsys, "resume", tmp_path / "run")
+        for command in (("predict", "rows.npy"), ("resume",)):
+            name, *more = command
+            run_failing(capsys, name, tmp_path / "run", *more)
     assert not mark.exists() and not state.exists()
 
 

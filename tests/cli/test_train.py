@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import shutil
 import signal
 import sys
@@ -15,9 +16,11 @@ from numpy.testing import assert_array_equal
 from shades_model import LADDER, MODEL, NAMES, TASK, TINY
 
 import replicax as rx
+from replicax import errors
 from replicax.cli import flags
 from replicax.cli.flags import join_numbers
 from replicax.cli.main import main
+from replicax.cli.output import describe_error
 from replicax.networks import evaluate
 from replicax.networks.by_name import NamedProblem
 from replicax.networks.train import train
@@ -126,6 +129,42 @@ def test_the_summary_has_metrics(copied, capsys):
     assert {"by", "nll", "accuracy", "brier", "calibration_error"} <= set(numbers["averages"][0])
 
 
+def test_predict_writes_probabilities_and_says_how_sure_they_are(here, capsys, tmp_path):
+    problem, _ = NamedProblem("model.py:dense", "model.py:shades", batch_size=8).problem()
+    images, trained = problem.test.inputs, rx.load("run", problem)
+    np.save(tmp_path / "images.npy", images)
+    out = tmp_path / "new" / "probs.npy"
+    capsys.readouterr()  # what the model prints when it is imported
+    numbers = run_json(capsys, "predict", "run", tmp_path / "images.npy", "--out", out)
+    assert np.load(out) == pytest.approx(np.exp(trained.predict(images)), abs=1e-6)
+    assert (numbers["images"], numbers["networks"], numbers["by"]) == (12, 3, "probabilities")
+    assert sum(numbers["classes"]) == 12 and len(numbers["classes"]) == 3
+    parts = numbers["uncertainty"]
+    assert parts["total"] == pytest.approx(parts["aleatoric"] + parts["epistemic"])
+    members = trained.predict(images, members=True)
+    wanted = rx.predict.uncertainty(members).epistemic.mean()
+    assert parts["epistemic"] == pytest.approx(wanted, abs=1e-6)
+    options = ["--members", "--by", "logits", "--out", str(out)]
+    assert main(["predict", "run", str(tmp_path / "images.npy"), *options]) == 0
+    assert np.load(out) == pytest.approx(np.exp(members), abs=1e-6)
+    assert "3 networks averaged by logits" in capsys.readouterr().out
+
+
+def test_predict_writes_over_nothing_but_what_it_wrote(copied, capsys, tmp_path):
+    images, victim = tmp_path / "images.npy", tmp_path / "victim.npy"
+    shades = np.random.default_rng(0).integers(0, 256, (9, 6, 6, 1))
+    np.save(images, shades.astype(np.uint8))
+    before = images.read_bytes()
+    assert "the file of the inputs" in run_failing(
+        capsys, "predict", copied, images, "--out", images
+    )
+    assert images.read_bytes() == before
+    victim.write_text("mine")
+    (copied / "probs.npy").symlink_to(victim)
+    said = run_failing(capsys, "predict", copied, images, "--out", copied / "probs.npy")
+    assert "is a symbolic link" in said and victim.read_text() == "mine"
+
+
 def change_predicts(content, **entries):
     content["resolved"]["predicts"] |= entries
 
@@ -149,16 +188,28 @@ HARMFUL = {
 
 
 @pytest.mark.parametrize("change", HARMFUL.values(), ids=HARMFUL)
-def test_what_a_folder_says_of_its_networks_is_looked_at(change, copied):
+def test_what_a_folder_says_of_its_networks_is_looked_at(change, copied, capsys, tmp_path):
+    np.save(tmp_path / "images.npy", np.full((2, 6, 6, 1), 100, np.uint8))
     content = json.loads((copied / "run.json").read_text())
     content.pop("digest")
-    content["note"]["task"]["model"] = "mlp-4"  # of replicax itself
     change(content)
     files.write_json(copied / "run.json", content)
     began = time.monotonic()
-    with pytest.raises(ValueError, match=r"run\.json is damaged|--model is") as raised:
-        rx.load(copied).predict(np.full((2, 6, 6, 1), 100, np.uint8))
-    assert len(str(raised.value)) < 400 and time.monotonic() - began < 30
+    line = run_failing(capsys, "predict", copied, tmp_path / "images.npy")
+    assert "run.json is damaged" in line or "--model is" in line
+    assert len(line) < 400 and time.monotonic() - began < 30
+
+
+def test_predict_needs_no_data(copied, capsys, tmp_path, monkeypatch):
+    """The folder knows shapes, classes and normalisation; the model sees a stand-in of the data."""
+    images = np.random.default_rng(0).integers(0, 256, (5, 6, 6, 1)).astype(np.uint8)
+    np.save(tmp_path / "images.npy", images)
+    problem, _ = NamedProblem("model.py:dense", "model.py:shades", batch_size=8).problem()
+    wanted = np.exp(rx.load(copied, problem).predict(images))
+    monkeypatch.setattr(NamedProblem, "dataset", lambda self: pytest.fail("the data are not there"))
+    capsys.readouterr()
+    run_json(capsys, "predict", copied, tmp_path / "images.npy", "--out", tmp_path / "p.npy")
+    assert np.load(tmp_path / "p.npy") == pytest.approx(wanted, abs=1e-6)
 
 
 def test_noise_is_one_number_one_for_each_target_or_a_name():
@@ -179,14 +230,61 @@ def test_real_numbers_from_a_file_to_predictions_without_it(capsys, tmp_path, mo
     inputs = rng.normal(size=(40, 2))
     targets = 300 + 20 * inputs[:, 0] + rng.normal(size=40)
     np.savez("rows.npz", inputs=inputs, targets=targets)
+    np.save("new.npy", inputs[:7])
     options = ["--data", "rows.npz", "--model", "mlp-4", "--batch-size", "8", "--replicas", "2"]
     options += ["--validation", "8", "--noise", "2.5", "--epochs", "6", "--no-progress"]
     summary = run_json(capsys, "train", *options, "--out", "run")
     assert summary["likelihood"]["kind"] == "gaussian" and summary["averaged"] == 2
     Path("rows.npz").unlink()
-    predicted = rx.load("run").predict(inputs[:7])
-    assert np.all(abs(predicted.mean - 300) < 99) and np.all(predicted.sd >= 2.5)
-    assert "There is no file" in run_failing(capsys, "resume", "run", "--epochs", "9")
+    numbers = run_json(capsys, "predict", "run", "new.npy", "--out", "new.npz")
+    trained = rx.load("run")
+    predicted, written = trained.predict(inputs[:7]), np.load("new.npz")
+    assert predicted.mean == pytest.approx(written["mean"]) and np.all(
+        abs(predicted.mean - 300) < 99
+    )
+    assert predicted.sd == pytest.approx(written["sd"]) and np.all(predicted.sd >= 2.5)
+    parts = numbers["uncertainty"]
+    assert numbers["rows"] == 7 and parts["aleatoric"] == pytest.approx(2.5)
+    assert parts["total"] ** 2 == pytest.approx(2.5**2 + parts["epistemic"] ** 2)
+    run_json(capsys, "predict", "run", "new.npy", "--members", "--out", "each.npz")
+    assert np.load("each.npz")["sd"].shape == (2, 7)
+    assert main(["predict", "run", "new.npy"]) == 0
+    assert "Standard deviations, root mean square: total" in capsys.readouterr().out
+    for arguments, sentence in (
+        (["predict", "run", "new.npy", "--out", "a.npy"], "write the name of a .npz file"),
+        (["predict", "run", "new.npy", "--by", "logits"], "--by is 'logits'"),
+        (["resume", "run", "--epochs", "9"], "There is no file"),
+    ):
+        assert sentence in run_failing(capsys, *arguments)
+
+
+def test_predict_refuses_what_is_no_image(here, capsys, tmp_path):
+    np.save(tmp_path / "wrong.npy", np.zeros((3, 5, 5, 1), np.uint8))
+    (tmp_path / "text.npy").write_text("no array")
+    np.savez(tmp_path / "two.npz", a=np.zeros(1), b=np.zeros(1))
+    for name, sentence in (
+        ("wrong.npy", "the network takes (row, 6, 6, 1)"),
+        ("text.npy", "is not a .npy file of numbers"),
+        ("two.npz", "holds 2 arrays (a, b)"),
+        ("none.npy", "There is no file"),
+    ):
+        assert sentence in run_failing(capsys, "predict", "run", tmp_path / name)
+    arguments = ["predict", "run", tmp_path / "wrong.npy"]
+    assert "--by is 'logit'" in run_failing(capsys, *arguments, "--by", "logit")
+    assert "--out is 'a.txt'" in run_failing(capsys, *arguments, "--out", "a.txt")
+    denied = PermissionError(13, "Permission denied", "/no/p.npy")
+    assert describe_error(denied) == "/no/p.npy cannot be used: permission denied."
+
+
+def test_inputs_that_fill_the_memory_or_are_no_file_are_refused(
+    here, capsys, tmp_path, monkeypatch
+):
+    np.savez_compressed(tmp_path / "zeros.npz", np.zeros((1000, 6, 6, 1)))
+    os.mkfifo(tmp_path / "pipe.npy")
+    assert "There is no file" in run_failing(capsys, "predict", "run", tmp_path / "pipe.npy")
+    monkeypatch.setattr(errors, "memory_of_machine", lambda: 1e5)
+    said = run_failing(capsys, "predict", "run", tmp_path / "zeros.npz")
+    assert "zeros.npz holds 0.0 GB of numbers, and this machine has" in said
 
 
 def test_plot_names_its_figures(here, capsys, monkeypatch):

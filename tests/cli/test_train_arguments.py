@@ -38,7 +38,7 @@ def asked(here, monkeypatch):
     return arguments
 
 
-@pytest.mark.parametrize("command", ["train", "sample"])
+@pytest.mark.parametrize("command", ["train", "predict"])
 def test_help_explains_and_gives_an_example(command):
     result = CliRunner().invoke(cli.app, [command, "--help"])
     assert result.exit_code == 0
