@@ -17,21 +17,13 @@ if TYPE_CHECKING:
 
 
 def new_run_folder(out: str | None, name: str) -> Path:
-    """Return `out`, which must not contain a run, or the first free of runs/name-1, name-2, ..."""
+    """Return `out`, or the first free of runs/name-1, name-2, ..."""
     if not writes():
         return Path("runs")  # not used by this process
     if out is None:
         folders = (Path("runs") / f"{name}-{number}" for number in itertools.count(1))
         return next(folder for folder in folders if not folder.exists())
-    from replicax.run.storage.folder import has_begun
-
-    folder = check_path("--out", out)
-    if (folder / "run.json").exists() and has_begun(folder):
-        raise ValueError(
-            f"{out} already contains a run; continue it with `replicax resume {out}`, or choose "
-            "another folder with --out."
-        )
-    return folder
+    return check_path("--out", out)
 
 
 def confirm(run_dir: Path, note: dict[str, Any], names: list[str], again: str) -> None:

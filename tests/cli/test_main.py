@@ -99,7 +99,7 @@ def test_version(capsys):
         (["sample", "model.py:enrgy", *QUICK], "Did you mean 'energy'?"),
         (["sample", "modle.py:energy", *QUICK], "Did you mean 'model.py'?"),
         (["sample", "model.py", *QUICK], "it defines energy, of_batch"),
-        (["sample", "nowhere.to:energy", *QUICK], "There is no file nowhere.to"),
+        (["sample", "nowhere.to:energy", *QUICK], "/nowhere.to."),
         (["sample", "model.py:fixed", *QUICK], "give a function energy(params, batch, key)"),
         (["sample", "model.py:energy", *QUICK, "--params", "elsewere"], "'elsewhere'?"),
         (["sample", "model.py:energy", *QUICK, "--batches", "row"], "'rows'?"),

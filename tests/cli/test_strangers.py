@@ -129,7 +129,7 @@ def test_a_folder_of_modules_comes_last_once_they_are_imported(model, state, tmp
 
 
 NOTES = (
-    {"target": {"target": 1}}, {"target": {"target": "m:x", "directory": ["x"]}}, {"target": "m:x"},
+    {"target": {"target": 1}}, {"target": "m:x"},
     {"target": {"target": "m:x", "batch_size": "many"}}, {"target": {"target": "\x1b[2J:x"}},
     {"target": {"target": "m:x", "params": {"a": 1}}}, {"target": None}, {},
 )  # fmt: skip
