@@ -92,7 +92,7 @@ class TargetSpec:
         return spec if is_spec and isinstance(spec.batch_size, int | None) else None
 
     def load(self, needs_params: bool = True) -> LoadedTarget:
-        """Import the module and return the objects that the spec names."""
+        """Import the file and return the objects that the spec names."""
         place, name = _split(self.target)
         module = _import(place)
         objects = vars(module)

@@ -95,6 +95,14 @@ def test_another_function_of_a_known_file_is_not_known(model, state):
         assert not user_code.is_known(spec.to_note(), [spec.target])
 
 
+def test_code_inside_a_run_folder_is_named_each_time(state, tmp_path):
+    write_run(tmp_path / "run", {"leaf": 0})
+    (tmp_path / "run/model.py").write_text("def energy(x): return x**2\n")
+    spec = TargetSpec.from_command_line(f"{tmp_path}/run/model.py:energy")
+    user_code.remember(spec.to_note(), [spec.target])
+    assert not user_code.is_known(spec.to_note(), [spec.target])
+
+
 @pytest.mark.parametrize("within", ["..", "."])
 def test_what_is_in_the_folder_passes_for_no_library(within, model, state, capsys, monkeypatch):
     run_json(capsys, "sample", "model.py:energy", *QUICK, "--out", "run")
