@@ -82,7 +82,7 @@ def sample(
         num_replicas: rungs of the ladder.
         num_chains: independent runs side by side, so that R-hat and effective size mean something;
             4 without num_steps, else 1.
-        batches: arrays (with `batch_size`), a function of the step, or an iterable.
+        batches: arrays (with `batch_size`), or a function of the step.
         batch_size: rows of a mini-batch; that of a posterior is given to `rx.bayesian`.
         burn_in, thin: draws are kept from step `burn_in` on, every `thin`-th.
         seed: seed of all random numbers.
@@ -195,7 +195,8 @@ def resume(
         session, watch = done.watched(session, limits)
     else:
         limits.check_unused()
-    changes = {"checkpoint_every": checkpoint_every, "keep_checkpoints": keep_checkpoints}
+    changes: Any = {"checkpoint_every": checkpoint_every, "keep_checkpoints": keep_checkpoints}
+    again: Any = {"params": params, "force": force}
     with resumed_records(check_path("run_dir", run_dir)) as records:
         if records.metadata.kind == "train":
             from replicax.networks.train import resume_training
@@ -209,19 +210,10 @@ def resume(
         if records.metadata.resolved.kernel == SWEEPS:
             if watch is not None:
                 watch.max_steps = max_steps or sweeps.MOST_SWEEPS
-            kept, like = sweeps.proceed(
-                records, task, num_steps, session, params=params, force=force, changes=changes
-            )
+            kept, like = sweeps.proceed(records, task, num_steps, session, changes=changes, **again)
         else:
-            kept, like = proceed(
-                records,
-                task,
-                {**changes, "num_steps": num_steps},
-                session,
-                method=method,
-                params=params,
-                force=force,
-            )
+            changes = {**changes, "num_steps": num_steps}
+            kept, like = proceed(records, task, changes, session, method=method, **again)
     posterior = Posterior(kept, like, target)
     return (posterior if watch is None else done.until_done(posterior, session, watch)).warned()
 

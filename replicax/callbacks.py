@@ -1,17 +1,13 @@
-"""Callbacks for `rx.sample` and `rx.train`: logs as CSV, as JSON lines and for TensorBoard.
+"""A callback for `rx.sample` and `rx.train` that logs, and the numbers for other loggers.
 
-Pass one, or several as a list: `callback=[rx.callbacks.csv("log.csv"), my_function]`. Logs survive
-kills: when a run resumes, rows of the steps that it repeats are dropped first.
+Pass one, or several as a list: `callback=[rx.callbacks.csv("log.csv"), my_function]`. The log
+survives kills: when a run resumes, rows of the steps that it repeats are dropped first.
 """
 
-import contextlib
-import importlib
-import json
 import re
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -23,7 +19,7 @@ from replicax.run.storage.files import check_place, read_bytes, write_whole
 
 Numbers = dict[str, float | list[float]]
 _HEAD = "step,time,steps_per_second"  # by which files of other programs are told
-_STEP = re.compile(r'(?:\{"step": )?(\d+),')  # how a row begins
+_STEP = re.compile(r"(\d+),")  # how a row begins
 _MOST_BYTES = 2**30  # of a log
 
 
@@ -53,7 +49,7 @@ def numbers(progress: Progress) -> Numbers:
     }
 
 
-def flat(row: Numbers, name: str = "{}[{}]") -> dict[str, float]:
+def flat(row: Numbers) -> dict[str, float]:
     """Return a row with lists flattened, one name per number.
 
     >>> flat({"step": 3, "cold_energy": [1.5, 2.0]})
@@ -62,22 +58,29 @@ def flat(row: Numbers, name: str = "{}[{}]") -> dict[str, float]:
     values: dict[str, float] = {}
     for key, value in row.items():
         if isinstance(value, list):
-            values |= {name.format(key, index): part for index, part in enumerate(value)}
+            values |= {f"{key}[{index}]": part for index, part in enumerate(value)}
         else:
             values[key] = value
     return values
 
 
-class _Log:
+class _Csv:
     """A log that writes a row after every chunk, for networks after every test, and drops later
-    rows when a run begins or resumes."""
+    rows when a run begins or resumes; an incomplete last line goes with them."""
 
-    def __init__(self, path: Path) -> None:
-        above = next(folder for folder in path.absolute().parents if folder.exists())
+    def __init__(self, path: object) -> None:
+        self.path = place = check_path("path", path, "a file")
+        if place.exists() and not place.is_file():  # a folder, a pipe, a device
+            raise ValueError(f"path is {str(path)!r}; give the path of a file.")
+        above = next(folder for folder in place.absolute().parents if folder.exists())
         if not above.is_dir():
             raise ValueError(f"{path} lies below {above}, which is a file; give another path.")
-        check_place(path)
-        self.path = path
+        check_place(place)
+        lines = self.lines()
+        if lines and not lines[0].startswith(_HEAD):
+            raise ValueError(
+                f"path is {path}, a file that rx.callbacks.csv did not write; give another path."
+            )
         self.step: int | None = None  # the last logged step
 
     def __call__(self, progress: Progress) -> None:
@@ -90,103 +93,28 @@ class _Log:
         if progress.evaluation or progress.metadata.kind != "train":
             self.write(numbers(progress))
 
-    def go_back(self, step: int) -> None:
-        """Drop all rows after `step`."""
-        raise NotImplementedError
-
-    def write(self, row: Numbers) -> None:
-        raise NotImplementedError
-
-
-class _Lines(_Log):
-    """A text file with one line per row; an incomplete last line is dropped."""
-
-    sign: re.Pattern  # how the first line of such a file begins
-    name: str  # of the function that makes it
-
-    def __init__(self, path: object) -> None:
-        place = check_path("path", path, "a file")
-        if place.exists() and not place.is_file():  # a folder, a pipe, a device
-            raise ValueError(f"path is {str(path)!r}; give the path of a file.")
-        super().__init__(place)
-        lines = self.lines()
-        if lines and not self.sign.match(lines[0]):
-            raise ValueError(
-                f"path is {path}, a file that rx.callbacks.{self.name} did not write; give another "
-                "path."
-            )
-
     def lines(self) -> list[str]:
         if not self.path.exists():
             return []
         return read_bytes(self.path, _MOST_BYTES).decode(errors="replace").splitlines(keepends=True)
 
     def go_back(self, step: int) -> None:
+        """Drop all rows after `step`."""
         complete = [line for line in self.lines() if line.endswith("\n")]
         rows = [(line, _STEP.match(line)) for line in complete]
         kept = [line for line, at in rows if line.startswith(_HEAD) or (at and int(at[1]) <= step)]
         write_whole(self.path, "".join(kept if step else []).encode())
 
-    def append(self, line: str) -> None:
-        with self.path.open("a") as file:
-            file.write(f"{line}\n")
-
-
-class _Csv(_Lines):
-    sign, name = re.compile(_HEAD), "csv"
-
     def write(self, row: Numbers) -> None:
         values = flat(row)
         head, lines = ",".join(values), self.lines()
-        if not lines:
-            self.append(head)
-        elif lines[0].rstrip("\n") != head:
+        if lines and lines[0].rstrip("\n") != head:
             raise ValueError(
                 f"{self.path} has other columns than this run; give rx.callbacks.csv another path."
             )
-        self.append(",".join(str(value) for value in values.values()))
-
-
-class _JsonLines(_Lines):
-    sign, name = re.compile(r'\{"step": \d+, "time": [^,]+, "steps_per_second": '), "json_lines"
-
-    def write(self, row: Numbers) -> None:
-        # JSON has neither NaN nor infinity.
-        finite = json.loads(json.dumps(row), parse_constant=lambda word: None)
-        self.append(json.dumps(finite))
-
-
-class _TensorBoard(_Log):
-    def __init__(self, folder: object) -> None:
-        super().__init__(check_path("folder", folder))
-        if self.path.is_file():
-            raise ValueError(f"folder is {self.path}, which is a file; give the path of a folder.")
-        self.open, self.writer = _writer(), None
-
-    def go_back(self, step: int) -> None:
-        if self.writer is not None:
-            self.writer.close()
-        name = f".{time.time_ns()}"  # else writers of the same second would share a file
-        self.writer = self.open(str(self.path), purge_step=step + 1, filename_suffix=name)
-
-    def write(self, row: Numbers) -> None:
-        assert self.writer is not None
-        for name, value in flat(row, "{}/{}").items():
-            if name not in ("step", "time"):
-                self.writer.add_scalar(name, value, row["step"])
-        self.writer.flush()
-
-
-def _writer() -> Callable[..., Any]:
-    """Return a class that writes event files: that of tensorboardX, or that of PyTorch, which needs
-    tensorboard."""
-    for module in ("tensorboardX", "torch.utils.tensorboard"):
-        with contextlib.suppress(ImportError):
-            return importlib.import_module(module).SummaryWriter
-    raise ImportError(
-        "rx.callbacks.tensorboard() needs tensorboardX (or PyTorch with tensorboard): "
-        'install it with pip install "replicax[tensorboard]".'
-    )
+        with self.path.open("a") as file:
+            file.write(f"{head}\n" * (not lines))
+            file.write(",".join(str(value) for value in values.values()) + "\n")
 
 
 def csv(path: str | Path) -> Callable[[Progress], None]:
@@ -197,15 +125,3 @@ def csv(path: str | Path) -> Callable[[Progress], None]:
     a resumed run appends to it.
     """
     return _Csv(path)
-
-
-def json_lines(path: str | Path) -> Callable[[Progress], None]:
-    """Return a callback that writes `numbers` as a JSON object per line; NaN and infinity become
-    null. Rows are those of `csv`."""
-    return _JsonLines(path)
-
-
-def tensorboard(folder: str | Path) -> Callable[[Progress], None]:
-    """Return a callback that writes event files for TensorBoard, with tags such as
-    `cold_energy/0` (needs the extra `tensorboard`)."""
-    return _TensorBoard(folder)

@@ -2,7 +2,6 @@
 
 import contextlib
 import difflib
-import functools
 import inspect
 import math
 import os
@@ -129,7 +128,6 @@ def check_function(name: str, value: object, *arguments: str) -> None:
     needed = f"{name}({', '.join(arguments)})"
     if not callable(value):
         raise ValueError(f"{name} is {show(value)}; give a function {needed}.")
-    check_plain(name, value)
     try:
         inspect.signature(value).bind(*arguments)
     except TypeError:
@@ -137,19 +135,6 @@ def check_function(name: str, value: object, *arguments: str) -> None:
         raise ValueError(f"{name} must take {count}: write it as {needed}.") from None
     except ValueError:  # no signature, as some built-in functions
         pass
-
-
-def check_plain(name: str, function: Callable) -> None:
-    """Raise if a function does not run when it is called: if it is async, or a generator."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    tests = inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction
-    for part in (function, getattr(type(function), "__call__", None)):  # noqa: B004
-        if any(test(part) for test in tests):
-            raise ValueError(
-                f"{name} is async or a generator, so that calling it runs nothing: write a plain "
-                "function, with def and return."
-            )
 
 
 def check_numeric(name: str, leaves: list[Any]) -> None:

@@ -1,5 +1,5 @@
-"""Objects given on the command line as `model.py:energy`, with their parameters and data; and which
-files this user has started runs of.
+"""Objects of files, given on the command line as `model.py:energy`, with their parameters and data;
+and which files this user has started runs of.
 
 A run folder names the code of its run, and may come from anybody. Code is run if it is named on the
 command line, or if a start of this user recorded it, outside of run folders, as it is now.
@@ -7,16 +7,14 @@ command line, or if a start of this user recorded it, outside of run folders, as
 
 import contextlib
 import importlib
-import importlib.machinery
 import importlib.util
-import itertools
 import json
 import os
 import re
 import sys
 import traceback
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -24,6 +22,7 @@ from typing import Any, NamedTuple
 from replicax.errors import check_path, suggest
 from replicax.run.options import option
 
+_DEMO = "replicax.demo"  # the one module that a target may come from
 _NOTE = "target"  # in the note of a run, so that `replicax resume` can load the target again
 _PARAMS_NAMES = ("params", "start")
 
@@ -41,7 +40,7 @@ class LoadedTarget(NamedTuple):
 class TargetSpec:
     """The names of a target, its initial parameters and its batches, for a run folder."""
 
-    target: str  # "/home/me/model.py:energy" or "package.module:name"
+    target: str  # "/home/me/model.py:energy", or of the demo
     params: str | None = option(
         None, "Name of the initial parameters.", show_default="params or start"
     )
@@ -49,15 +48,14 @@ class TargetSpec:
         None, "Name of the data: arrays, or batches(step).", show_default="batches"
     )
     batch_size: int | None = option(None, "Rows per mini-batch, if the data are arrays.")
-    directory: str = ""  # modules are also imported from here, and not from where one is later
 
     @classmethod
     def from_command_line(cls, target: str, **names: Any) -> "TargetSpec":
         """Return the spec with an absolute path, so that it is valid from any directory."""
         place, name = _split(target)
-        if _is_file(place):
+        if place != _DEMO:
             place = str(check_path("The target", place).absolute())
-        return cls(f"{place}:{name}", directory=os.getcwd(), **names)
+        return cls(f"{place}:{name}", **names)
 
     @property
     def name(self) -> str:
@@ -66,7 +64,7 @@ class TargetSpec:
     @property
     def is_demo(self) -> bool:
         """Whether it names the demo, which is code of replicax itself."""
-        is_target = self.target in ("replicax.demo:energy", "replicax.demo:target")
+        is_target = self.target in (f"{_DEMO}:energy", f"{_DEMO}:target")
         return is_target and self.params in (None, "params") and self.batches is None
 
     @property
@@ -84,18 +82,19 @@ class TargetSpec:
     def from_note(cls, note: dict[str, Any]) -> "TargetSpec | None":
         """Return the spec that the note of a run contains, or None."""
         try:
-            spec = cls(**note[_NOTE])
-        except (KeyError, TypeError):  # of a run that was started in Python
+            known = {entry.name for entry in fields(cls)}  # earlier versions store more
+            spec = cls(**{name: x for name, x in note[_NOTE].items() if name in known})
+        except (KeyError, TypeError, AttributeError):  # of a run that was started in Python
             return None
-        texts = (spec.target, spec.params or "", spec.batches or "", spec.directory)
+        texts = (spec.target, spec.params or "", spec.batches or "")
         is_spec = all(isinstance(text, str) and text.isprintable() for text in texts)
         is_spec = is_spec and re.fullmatch(r".+:[^\W\d]\w*", spec.target) is not None
         return spec if is_spec and isinstance(spec.batch_size, int | None) else None
 
     def load(self, needs_params: bool = True) -> LoadedTarget:
-        """Import the module and return the objects that the spec names."""
+        """Import the file and return the objects that the spec names."""
         place, name = _split(self.target)
-        module = _import(place, self.directory)
+        module = _import(place)
         objects = vars(module)
         target = _look_up(name, objects, _energies(module), place)
         params = objects.get(next((known for known in _PARAMS_NAMES if known in objects), ""))
@@ -116,10 +115,10 @@ class TargetSpec:
         return LoadedTarget(target, params, batches, size)
 
 
-def find_object(name: str, directory: str) -> Any:
-    """Return the object that `file.py:name` or `package.module:name` names."""
+def find_object(name: str) -> Any:
+    """Return the object that `file.py:name` names."""
     place, attribute = _split(name)
-    objects = vars(_import(place, directory))
+    objects = vars(_import(place))
     return _look_up(attribute, objects, _public(objects), place)
 
 
@@ -129,20 +128,15 @@ def _split(text: str) -> tuple[str, str]:
         return place, name
     place = text.rstrip(":")
     hint = ""
-    if _is_file(place) and Path(place).is_file():
+    if Path(place).is_file():
         hint = _listing(_energies(_import_file(Path(place))))
     raise ValueError(
-        f"The target is {text!r}; write its file or module and its name, such as "
-        f"model.py:energy or package.module:energy{hint}."
+        f"The target is {text!r}; write its file and its name, such as model.py:energy{hint}."
     )
 
 
-def _is_file(place: str) -> bool:
-    return place.endswith(".py") or "/" in place or os.sep in place
-
-
-def _import(place: str, directory: str) -> ModuleType:
-    return _import_file(Path(place)) if _is_file(place) else _import_module(place, directory)
+def _import(place: str) -> ModuleType:
+    return importlib.import_module(_DEMO) if place == _DEMO else _import_file(Path(place))
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -162,22 +156,6 @@ def _import_file(path: Path) -> ModuleType:
     except (Exception, SystemExit) as error:
         raise ValueError(f"{path} cannot be imported: {_describe(error, path)}") from error
     return module
-
-
-def _import_module(place: str, directory: str) -> ModuleType:
-    is_own = place.startswith("replicax.")  # what lies where one is has no part in it
-    try:
-        with _first_on_path("" if is_own else directory or os.getcwd()):
-            return importlib.import_module(place)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{place}.".startswith(f"{error.name}."):
-            raise ValueError(f"{place} cannot be imported: {_describe(error)}") from error
-        raise ValueError(
-            f"There is no module {place!r} that Python can import from here; write a file, such "
-            f"as {place.rpartition('.')[2]}.py:energy, or install the package."
-        ) from None
-    except (Exception, SystemExit) as error:
-        raise ValueError(f"{place} cannot be imported: {_describe(error)}") from error
 
 
 @contextlib.contextmanager
@@ -210,27 +188,27 @@ def _is_in_run(folder: str) -> bool:
     return any(map(holds_run, found))
 
 
-def remember(note: dict[str, Any], names: list[str], directory: str) -> None:
+def remember(note: dict[str, Any], names: list[str]) -> None:
     """Record that this user starts a run with this note, of the code that is named so."""
     from replicax.run.storage import files
 
     path = _record_of(note)
     try:
-        found = _digests(names, directory)
+        found = _digests(names)
         path.parent.mkdir(parents=True, exist_ok=True)
         files.write_json(path, {"files": found})
     except (OSError, ValueError):  # nothing can be written there: the code is named again
         return
 
 
-def is_known(note: dict[str, Any], names: list[str], directory: str) -> bool:
+def is_known(note: dict[str, Any], names: list[str]) -> bool:
     """Return whether a start of this user recorded the note, and the code is as it was then."""
     from replicax.run.storage import files
 
     path = _record_of(note)
     try:
         recorded = files.check_digest(path, files.read_json(path))["files"]
-        return _digests(names, directory).items() <= recorded.items()
+        return _digests(names).items() <= recorded.items()
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return False
 
@@ -245,35 +223,17 @@ def _record_of(note: dict[str, Any]) -> Path:
     return Path(folder).expanduser() / "starts" / f"{files.digest(text.encode())}.json"
 
 
-def _digests(names: list[str], directory: str) -> dict[str, str]:
+def _digests(names: list[str]) -> dict[str, str]:
     """Return the digests of the files that are named so, found without running any."""
     from replicax.run.storage import files
 
     digests = {}
     for name in names:
-        place = name.rpartition(":")[0]
-        if _is_file(place):
-            path = check_path("The file", place).absolute()
-        else:
-            path = _file_of_module(place, [directory or os.getcwd(), *sys.path])
+        path = check_path("The file", name.rpartition(":")[0]).absolute()
         if _is_in_run(str(path.parent)):
             raise ValueError(f"{path} is in a run folder.")
         digests[str(path)] = files.digest_file(path)
     return digests
-
-
-def _file_of_module(place: str, folders: list[str]) -> Path:
-    """Return the file that an import would run; raise if there is none, or before other code would
-    run on the way."""
-    origin, found = None, [folder for folder in folders if folder and not _is_in_run(folder)]
-    for part in itertools.accumulate(place.split("."), lambda above, name: f"{above}.{name}"):
-        spec = importlib.machinery.PathFinder.find_spec(part, found)
-        if spec is None:
-            raise ValueError(f"There is no module {place}.")
-        origin, found = spec.origin, list(spec.submodule_search_locations or [])
-    if origin is None:
-        raise ValueError(f"{place} is a folder.")
-    return Path(origin)
 
 
 def _describe(error: BaseException, path: Path | None = None) -> str:

@@ -73,5 +73,5 @@ def pytest_collection_finish() -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Compile in half the time, except where runs are long."""
-    quick = item.path.is_relative_to(TESTS) and item.path not in LONG_RUNS
+    quick = item.path not in LONG_RUNS and not item.path.is_relative_to(TESTS.parent / "studies")
     set_option("jax_disable_most_optimizations", quick)

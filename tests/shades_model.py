@@ -19,8 +19,6 @@ def make(seed, size=6, classes=3):
 def shades():
     return make(0)
 
-others = make(1)
-larger = make(2, size=7)
 fixed = 3
 
 def dense(dataset):

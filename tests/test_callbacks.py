@@ -1,14 +1,10 @@
 """Logs of runs: what they hold, and that a resumed run leaves every row once."""
 
-import importlib.util
-import json
-import struct
 import subprocess
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,10 +22,6 @@ def table_of(path: Path) -> dict[str, list[float]]:
     return {name: [float(row[i]) for row in rows] for i, name in enumerate(head)}
 
 
-def objects_of(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("logged")
@@ -45,18 +37,7 @@ def stopped(folder) -> tuple[rx.Posterior, list[rx.callbacks.Progress]]:
         return "stop: enough" if progress.step == 40 else None
 
     logged = [rx.callbacks.csv(folder / "new" / "log.csv"), stop]
-    logged += [rx.callbacks.json_lines(folder / "log.jsonl"), *tensorboard_if_installed(folder)]
     return run(run_dir=folder / "run", chunk_steps=20, callback=logged), seen
-
-
-WRITERS: list[Any] = []  # of tensorboardX, whose threads write when they like
-
-
-def tensorboard_if_installed(folder: Path) -> list[Any]:
-    if importlib.util.find_spec("tensorboardX") is None:
-        return []
-    WRITERS.append(rx.callbacks.tensorboard(folder / "tags"))
-    return WRITERS[-1:]
 
 
 def test_every_chunk_leaves_a_row_of_what_the_callbacks_saw(folder, stopped):
@@ -64,14 +45,18 @@ def test_every_chunk_leaves_a_row_of_what_the_callbacks_saw(folder, stopped):
     assert posterior.result == ("stopped", "Stopped at step 40: enough.")
     assert [progress.step for progress in seen] == [20, 40]
     assert [progress.start for progress in seen] == [0, 20]
-    columns, objects = table_of(folder / "new" / "log.csv"), objects_of(folder / "log.jsonl")
-    assert columns["step"] == [row["step"] for row in objects] == [20, 40]
-    for row, progress in zip(objects, seen, strict=True):
-        np.testing.assert_allclose(row["cold_energy"], progress.cold_energy)
-        np.testing.assert_allclose(row["verdict_rate"], progress.verdict_rate.mean(axis=0))
-    assert columns["cold_energy[1]"][-1] == objects[-1]["cold_energy"][1]
-    np.testing.assert_allclose(objects[-1]["learning_rate"], posterior.learning_rates.mean(axis=0))
-    np.testing.assert_allclose(objects[-1]["buffer"], posterior.buffer)
+    columns = table_of(folder / "new" / "log.csv")
+    assert columns["step"] == [20, 40]
+
+    def last(name: str, count: int) -> list[float]:
+        return [columns[f"{name}[{index}]"][-1] for index in range(count)]
+
+    np.testing.assert_allclose(last("cold_energy", 2), seen[-1].cold_energy)
+    rates = seen[-1].verdict_rate.mean(axis=0)
+    np.testing.assert_allclose(last("verdict_rate", len(rates)), rates)
+    learning_rates = posterior.learning_rates.mean(axis=0)
+    np.testing.assert_allclose(last("learning_rate", len(learning_rates)), learning_rates)
+    np.testing.assert_allclose(last("buffer", 2), posterior.buffer)
     rung_of = np.concatenate([progress.rows["steps"]["rung_of"] for progress in seen])
     np.testing.assert_array_equal(np.moveaxis(rung_of, 0, 1), posterior.rung_of)
 
@@ -79,33 +64,16 @@ def test_every_chunk_leaves_a_row_of_what_the_callbacks_saw(folder, stopped):
 @pytest.fixture(scope="module")
 def resumed(folder, stopped) -> rx.Posterior:
     """The run to its end, with logs that a kill at step 60 left: rows too many, half a line."""
-    table, lines = folder / "new" / "log.csv", folder / "log.jsonl"
-    for path in (table, lines):
-        last = path.read_text().splitlines()[-1]
-        path.write_text(path.read_text() + last.replace("40", "60", 1) + "\n" + last[:9])
-    for late in tensorboard_if_installed(folder):
-        late.go_back(40)
-        late.write({"step": 60, "buffer": [7.0, 7.0]})
-    logged = [rx.callbacks.csv(table), rx.callbacks.json_lines(lines)]
-    logged += tensorboard_if_installed(folder)
-    return resume(folder / "run", chunk_steps=20, callback=tuple(logged))
+    table = folder / "new" / "log.csv"
+    last = table.read_text().splitlines()[-1]
+    table.write_text(table.read_text() + last.replace("40", "60", 1) + "\n" + last[:9])
+    return resume(folder / "run", chunk_steps=20, callback=(rx.callbacks.csv(table),))
 
 
 def test_rows_of_steps_that_are_done_again_are_dropped(folder, resumed):
-    columns, objects = table_of(folder / "new" / "log.csv"), objects_of(folder / "log.jsonl")
-    assert columns["step"] == [row["step"] for row in objects] == [20, 40, 60]
-    np.testing.assert_allclose(objects[-1]["buffer"], resumed.buffer)
-    np.testing.assert_allclose(columns["buffer[0]"], [row["buffer"][0] for row in objects])
-
-
-def test_tensorboard_shows_every_step_once(folder, resumed):
-    pytest.importorskip("tensorboardX")
-    for log in WRITERS:
-        log.writer.close()
-    events = events_of(folder / "tags")
-    shown = [(step, value) for step, tag, value in events if tag == "buffer/0"]
-    assert [step for step, _ in shown] == [20, 40, 60]
-    assert shown[-1][1] == pytest.approx(resumed.buffer[0])
+    columns = table_of(folder / "new" / "log.csv")
+    assert columns["step"] == [20, 40, 60]
+    np.testing.assert_allclose([columns[f"buffer[{i}]"][-1] for i in (0, 1)], resumed.buffer)
 
 
 def test_a_new_run_begins_the_log_anew_also_with_the_same_callback(tmp_path, stopped):
@@ -134,13 +102,6 @@ def test_columns_of_another_run_are_not_mixed_in(tmp_path):
     assert table_of(path) == {"step": [40.0], "other": [3.0]}
 
 
-def test_infinite_temperatures_and_nan_are_null_in_json(tmp_path):
-    log = callbacks._JsonLines(tmp_path / "log.jsonl")
-    log.write({"step": 1, "temperature": [1.0, float("inf")], "nll": float("nan")})
-    assert objects_of(log.path) == [{"step": 1, "temperature": [1.0, None], "nll": None}]
-
-
-@pytest.mark.parametrize("log", [rx.callbacks.csv, rx.callbacks.json_lines])
 @pytest.mark.parametrize(
     "content",
     [
@@ -152,11 +113,11 @@ def test_infinite_temperatures_and_nan_are_null_in_json(tmp_path):
         "7,8\n",
     ],
 )
-def test_a_file_that_is_no_log_is_not_overwritten(tmp_path, log, content):
+def test_a_file_that_is_no_log_is_not_overwritten(tmp_path, content):
     path = tmp_path / "file.txt"
     path.write_text(content)
     with pytest.raises(ValueError, match=r"path is .*file.txt, a file that .* did not write"):
-        log(path)
+        rx.callbacks.csv(path)
     assert path.read_text() == content
 
 
@@ -169,19 +130,17 @@ def test_a_path_that_is_none(path):
 def test_a_path_below_a_file(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="which is a file"):
-        rx.callbacks.json_lines(tmp_path / "file" / "new" / "log.jsonl")
-    with pytest.raises(ValueError, match="which is a file"):
-        rx.callbacks.tensorboard(tmp_path / "file")
+        rx.callbacks.csv(tmp_path / "file" / "new" / "log.csv")
 
 
 def test_networks_leave_a_row_after_every_test(tmp_path, stopped):
-    log, progress = rx.callbacks.json_lines(tmp_path / "log.jsonl"), copied(stopped[1][0])
+    log, progress = callbacks._Csv(tmp_path / "log.csv"), copied(stopped[1][0])
     progress = progress._replace(metadata=replace(progress.metadata, kind="train"))
     log(progress)
     assert log.path.read_text() == ""
     log(progress._replace(evaluation={"nll": np.array([0.5, 0.75]), "weight": np.float32(2)}))
-    (row,) = objects_of(log.path)
-    assert row["nll"] == [0.5, 0.75] and row["weight"] == 2.0
+    columns = table_of(log.path)
+    assert (columns["nll[0]"], columns["nll[1]"]) == ([0.5], [0.75]) and columns["weight"] == [2]
 
 
 @pytest.mark.slow
@@ -194,31 +153,6 @@ def test_the_log_of_a_training_has_its_epochs(tmp_path):
     np.testing.assert_allclose(columns["accuracy[0]"], trained.epochs["accuracy"][:, 0])
     average = "average_nll_probabilities"
     np.testing.assert_allclose(columns[average], trained.epochs[average], rtol=1e-6)
-
-
-def events_of(folder: Path) -> list[tuple[int, str, float]]:
-    """The scalars that TensorBoard shows: a restart hides events of its step and after it."""
-    from tensorboardX.proto.event_pb2 import Event
-
-    events: list[tuple[int, str, float]] = []
-    for path in sorted(folder.iterdir()):
-        content = path.read_bytes()
-        while content:
-            (length,) = struct.unpack("<Q", content[:8])
-            event = Event.FromString(content[12 : 12 + length])
-            content = content[16 + length :]
-            if event.HasField("session_log") and event.session_log.status == 1:
-                events = [known for known in events if known[0] < event.step]
-            for value in event.summary.value:
-                events.append((event.step, value.tag, value.simple_value))
-    return events
-
-
-def test_without_a_writer_tensorboard_says_what_to_install(monkeypatch):
-    for name in ("tensorboardX", "torch", "torch.utils.tensorboard"):
-        monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ImportError, match=r"replicax\[tensorboard\]"):
-        rx.callbacks.tensorboard("folder")
 
 
 @pytest.mark.parametrize("callback", [3, [None], [print, 3], "stop", [lambda: None]])

@@ -16,7 +16,7 @@ import sys, warnings
 import jax.numpy as jnp, replicax as rx
 warnings.simplefilter("ignore")
 bowl = lambda x: jnp.sum(x**2)
-options = dict(num_replicas=2, run_dir=sys.argv[1], progress=False)
+options = dict(num_replicas=2, run_dir=sys.argv[1], progress=False, method=rx.deo((0.1, 0.2)))
 rx.sample(bowl, jnp.zeros(1), num_steps=20, **options)
 assert rx.resume(sys.argv[1], bowl, num_steps=30, progress=False).num_steps == 30
 assert rx.load(sys.argv[1]).num_steps == 30
@@ -34,7 +34,9 @@ def test_a_run_without_networks_is_continued_without_their_code(tmp_path: Path) 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_run_takes_what_belongs_to_its_kind(tmp_path: Path) -> None:
     bowl = lambda x: jnp.sum(x**2)  # noqa: E731
-    rx.sample(bowl, jnp.zeros(1), num_steps=20, num_replicas=2, run_dir=tmp_path / "s")
+    options: dict[str, Any] = {"num_steps": 20, "num_replicas": 2}
+    options["method"] = rx.posterior(jumps=0)
+    rx.sample(bowl, jnp.zeros(1), run_dir=tmp_path / "s", **options)
     rx.train(tiny_problem(), NETWORK.init, **EXCHANGING | {"epochs": 1}, run_dir=tmp_path / "t")
     of_trainings: list[dict[str, Any]] = [{"epochs": 3}, {"evaluate": print}]
     for given in of_trainings:

@@ -16,7 +16,7 @@ from jax import Array
 
 from replicax.algorithm import randomness
 from replicax.algorithm.kernel import Evaluated, PyTree
-from replicax.errors import check_function, check_kept, check_plain, explained, show
+from replicax.errors import check_function, check_kept, explained, show
 
 _DEEPEST = 6  # functions and containers around an array
 
@@ -142,9 +142,7 @@ def as_target(target_or_energy: Any) -> Target:
 
 
 def _three_arguments(function: Callable, name: str = "energy") -> Callable:
-    if callable(function):
-        check_plain(f"The {name}", function)
-    else:
+    if not callable(function):
         what = "The target" if name == "energy" else f"The {name} of the target"
         raise ValueError(
             f"{what} is {show(function)}; give a function {name}(params, batch, key), with the "

@@ -1,7 +1,6 @@
 """Run folders of the commands: new names, metadata, user files that a folder refers to."""
 
 import itertools
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,33 +17,23 @@ if TYPE_CHECKING:
 
 
 def new_run_folder(out: str | None, name: str) -> Path:
-    """Return `out`, which must not contain a run, or the first free of runs/name-1, name-2, ..."""
+    """Return `out`, or the first free of runs/name-1, name-2, ..."""
     if not writes():
         return Path("runs")  # not used by this process
     if out is None:
         folders = (Path("runs") / f"{name}-{number}" for number in itertools.count(1))
         return next(folder for folder in folders if not folder.exists())
-    from replicax.run.storage.folder import has_begun
-
-    folder = check_path("--out", out)
-    if (folder / "run.json").exists() and has_begun(folder):
-        raise ValueError(
-            f"{out} already contains a run; continue it with `replicax resume {out}`, or choose "
-            "another folder with --out."
-        )
-    return folder
+    return check_path("--out", out)
 
 
-def confirm(
-    run_dir: Path, note: dict[str, Any], names: list[str], directory: str, again: str
-) -> None:
+def confirm(run_dir: Path, note: dict[str, Any], names: list[str], again: str) -> None:
     """Print which code of the user's runs because the note of a run folder names it; raise unless a
     start of this user recorded that. `again` is how to name it."""
     names = [name for name in names if ":" in name]
     if not names:
         return
     named = " and ".join(names)
-    if not user_code.is_known(note, names, directory):
+    if not user_code.is_known(note, names):
         raise ValueError(
             f"{run_dir} names {named}, code that would run here and that no start of yours has "
             f"recorded as it is now. If you trust it, name it: replicax {again}."
@@ -93,11 +82,10 @@ def read_named(
         run_dir,
         named.to_note(),
         [getattr(named, name) for name in asked],
-        named.directory,
         " ".join([command, str(run_dir), *words]),
     )
     if again:
-        named = replace(named, **again, directory=os.getcwd())
+        named = replace(named, **again)
         remember(named)
     return named
 
@@ -106,7 +94,7 @@ def remember(named: NamedProblem) -> None:
     """Record the code that the user starts a run of, so that its folder need not be confirmed."""
     names = [x for x in (named.model, named.data, named.likelihood) if x and ":" in x]
     if names:
-        user_code.remember(replace(named, download=False).to_note(), names, named.directory)
+        user_code.remember(named.to_note(), names)
 
 
 def absolute_folder(folder: str | None) -> str | None:

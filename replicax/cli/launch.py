@@ -20,7 +20,7 @@ _GRACE_SECONDS = 20.0  # for a process to end after SIGTERM
 _SAVING_SECONDS = 120.0  # for a process to save and end after a signal from the user
 _TAIL_LINES = 15  # lines to show of the stderr of a failed process
 _MEANT = (FAULTY_INPUT, NONFINITE, INTERRUPTED)  # exit codes of processes that end together
-_STARTS_RUNS = ("sample", "train", "pretrain")
+_STARTS_RUNS = ("sample", "train")
 
 
 def launch(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from replicax.cli import flags, launch, output, paper, predict, results, resume, sample, train
+from replicax.cli import demo, flags, launch, output, predict, results, resume, sample, train
 from replicax.cli.output import FAULTY_INPUT, FINISHED, INTERRUPTED
 from replicax.errors import EndedBySignal
 from replicax.version import __version__
@@ -48,11 +48,10 @@ def replicax(
     \b
     Start with
       replicax demo                                    sample and plot a posterior with 25 modes
-      replicax plan --replicas 16 --swap-rate 0.4      predict the round trips of a ladder
       replicax sample model.py:energy --chains 4       sample exp(-energy), with nothing to tune
     Networks
       replicax train                                   four small networks on digits, two minutes
-      replicax pretrain, train                         ResNets on CIFAR: the paper and baselines
+      replicax train --data cifar100                   ResNets on CIFAR: the paper and baselines
       replicax predict RUN_DIR images.npy              predict new images, with uncertainty
     After a run
       replicax summary, plot, resume RUN_DIR           examine a run, or continue it
@@ -65,8 +64,8 @@ def replicax(
 
 
 for function in (
-    paper.demo, paper.plan, sample.sample, resume.resume, train.train, train.pretrain,
-    launch.launch, results.summary, results.plot, results.report, predict.predict,
+    demo.demo, sample.sample, resume.resume, train.train, launch.launch,
+    results.summary, results.plot, results.report, predict.predict,
 ):  # fmt: skip
     app.command(cls=flags.Command)(function)
 

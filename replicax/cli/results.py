@@ -4,33 +4,19 @@ import contextlib
 import os
 import re
 import time
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from replicax.cli import flags, folders, output
+from replicax.cli import folders, output
 from replicax.cli.flags import Json, RunDir
-from replicax.networks.by_name import NamedProblem, absolute
 
 if TYPE_CHECKING:
     from replicax.results.posterior import Posterior
 
 
-@flags.of(NamedProblem, names=("data_dir",))
-def summary(
-    run_dir: RunDir,
-    outside: Annotated[
-        str | None,
-        typer.Option(metavar="DATA", help="A data set that the networks were not trained for."),
-    ] = None,
-    model: flags.ModelAgain = None,
-    data: flags.DataAgain = None,
-    likelihood: flags.LikelihoodAgain = None,
-    as_json: Json = False,
-    **given: Any,
-) -> None:
+def summary(run_dir: RunDir, as_json: Json = False) -> None:
     """Print the diagnostics of a run.
 
     These are round trips (without any, modes may be missing), how often the rule accepts and each
@@ -38,24 +24,16 @@ def summary(
     sample size of every parameter.
 
     For networks: the scores on the test data after the last epoch, of single networks and of
-    averages; with --outside, also how well the uncertainty of the average, its entropy or the
-    disagreement of its networks, separates other images of the same size from the test images.
+    averages.
 
     \b
     Example
       replicax summary runs/energy-1
       replicax summary runs/energy-1 --json | jq .round_trips
-      replicax summary runs/deep-ensemble-1 --outside cifar10
     """
     with output.quietly(as_json):
         posterior = _load(run_dir)
-        numbers: dict[str, Any] = posterior.summary()
-        if outside is not None:
-            instead = "leave out --outside"
-            named = folders.read_named(
-                run_dir, "summary", model, data, instead, likelihood=likelihood
-            )
-            numbers["outside"] = _evaluate_outside(named, posterior, outside, given["data_dir"])
+        numbers = posterior.summary()
     output.show_summary(numbers, as_json)
 
 
@@ -142,18 +120,3 @@ def _load(run_dir: Path) -> "Posterior":
 
     folders.read_metadata(run_dir)
     return rx.load(run_dir)
-
-
-def _evaluate_outside(
-    named: NamedProblem, trained: Any, outside: str, data_dir: str | None
-) -> dict[str, Any]:
-    """Return how well the networks of a run tell another data set from that of the run."""
-    from replicax.networks.report import score_outside
-
-    if "logits" not in getattr(trained.likelihood, "ways", ()):
-        raise ValueError(f"--outside is {outside!r}, and the run has no classes: leave it out.")
-    problem, _ = named.problem()
-    folder = folders.absolute_folder(data_dir) or named.data_dir
-    other = replace(named, data=absolute(outside), data_dir=folder, validation=0).dataset()
-    images = other.test_images if hasattr(other, "test_images") else (other.test or other.train)[0]
-    return {"data": outside, **score_outside(trained, problem, images)}

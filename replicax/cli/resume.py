@@ -116,14 +116,14 @@ def _target_again(
             f"replicax resume {run_dir} model.py:energy."
         )
     elif spec.is_demo:
-        spec = replace(spec, directory="", **names)
+        spec = replace(spec, **names)
     else:
         again = f"resume {run_dir} {spec.command}"
-        folders.confirm(run_dir, spec.to_note(), [spec.target], spec.directory, again)
+        folders.confirm(run_dir, spec.to_note(), [spec.target], again)
         spec = replace(spec, **names)
     needs_params = metadata.params.structure is None  # a tree of the user's own types
     loaded = spec.load(needs_params)
-    user_code.remember(spec.to_note(), [spec.target], spec.directory)
+    user_code.remember(spec.to_note(), [spec.target])
     return loaded.target, {
         "params": folders.structure_of(loaded.params) if needs_params else None,
         "batches": loaded.batches,

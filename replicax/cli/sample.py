@@ -21,9 +21,7 @@ _STEPS = 20_000  # of runs that do not know when they are done
 def sample(
     target: Annotated[
         str,
-        typer.Argument(
-            metavar="MODEL.PY:NAME", help="Target: an object in a file, or package.module:NAME."
-        ),
+        typer.Argument(metavar="MODEL.PY:NAME", help="Target: an object in a file."),
     ],
     method: Annotated[
         str | None,
@@ -80,7 +78,7 @@ def sample(
         session = flags.given(Session, given)
         session["run_dir"] = folders.new_run_folder(session.get("run_dir"), spec.name)
         loaded = spec.load()
-        user_code.remember(spec.to_note(), [spec.target], spec.directory)
+        user_code.remember(spec.to_note(), [spec.target])
         batches = {"batches": loaded.batches, "batch_size": loaded.batch_size}
         if not chosen.keeps_law:
             run.setdefault("num_steps", _STEPS)

@@ -1,6 +1,5 @@
-"""The commands `replicax train` and `replicax pretrain`."""
+"""The command `replicax train`."""
 
-import os
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +12,7 @@ from replicax.networks.by_name import AUGMENTED, DEFAULTS, NamedProblem, absolut
 from replicax.run.methods import METHODS, Method
 from replicax.run.options import Session, Training
 
-_OF_PRETRAIN = ("num_replicas", "epochs", "seed", "checkpoint_every", "learning_rate", "clip_norm")
+_START_EPOCHS = 300  # of start networks, as in the paper
 
 
 @flags.of(NamedProblem, Training, Method, Session, data="digits")
@@ -22,8 +21,8 @@ def train(
         str,
         typer.Option(
             metavar="NAME",
-            help="Method: deep-ensemble, deo-star, deo, sghmc-pt, ensemble, sgld, cyc-sghmc or "
-            "cyc-swag.",
+            help="Method: deep-ensemble, deo-star, deo, sghmc-pt, ensemble, sgld, cyc-sghmc, "
+            "cyc-swag; or pretrain, which makes start networks for --init-from.",
             rich_help_panel=flags.METHOD,
         ),
     ] = "deep-ensemble",
@@ -50,7 +49,7 @@ def train(
       replicax train
       replicax train --data houses.npz --model mlp-50-50 --noise learned
       replicax summary runs/deep-ensemble-1
-      replicax pretrain --data cifar100 --bf16 --out runs/starts
+      replicax train --method pretrain --data cifar100 --bf16 --out runs/starts
       replicax train --method deo-star --data cifar100 --bf16 --init-from runs/starts
 
     For --model, FILE.PY:NAME is an rx.nn.Network or a function of the data set that returns one;
@@ -58,41 +57,21 @@ def train(
     returns one. With targets instead of labels, networks predict real numbers. Exit codes are
     those of `replicax sample`. Continue a run with `replicax resume RUN_DIR`.
     """
-    return _start(method, init_from, as_json, given)
-
-
-@flags.of(NamedProblem, Session, data="digits")
-@flags.of(Training, Method, names=_OF_PRETRAIN, epochs=300, learning_rate="0.1")
-def pretrain(as_json: flags.Json = False, **given: Any) -> int:
-    """Train start networks for `replicax train --init-from`.
-
-    Independent networks from scratch, by momentum SGD with the paper's settings: the learning
-    rate is divided by 5 after 70 % of the epochs, and again after 90 %.
-
-    \b
-    Example
-      replicax pretrain --data cifar100 --bf16 --out runs/starts
-    """
-    return _start("pretrain", None, as_json, given)
-
-
-def _start(name: str, init_from: Path | None, as_json: bool, given: dict[str, Any]) -> int:
-    """Train networks by the method of this name; return the exit code."""
     output.join_processes()
     from replicax.networks.train import train
 
-    choose("--method", name, METHODS)
+    choose("--method", method, METHODS)
     session = flags.given(Session, given)
-    session["run_dir"] = folders.new_run_folder(session.get("run_dir"), name)
+    session["run_dir"] = folders.new_run_folder(session.get("run_dir"), method)
     if init_from is not None:
         folders.read_metadata(init_from)
-    named, method = _named(given), _method(name, given)
+    named, chosen = _named(given), _method(method, given)
     with output.quietly(as_json):
         problem, init = named.problem()
         folders.remember(named)
         start = init if init_from is None else init_from
         trained = train(
-            problem, start, method=method, note=named.to_note(), **session, **_run(given)
+            problem, start, method=chosen, note=named.to_note(), **session, **_run(method, given)
         )
     return output.finish(trained, as_json)
 
@@ -110,7 +89,6 @@ def _named(given: dict[str, Any]) -> NamedProblem:
         data=absolute(named.data),
         likelihood=absolute(named.likelihood) if named.likelihood else None,
         data_dir=folders.absolute_folder(named.data_dir),
-        directory=os.getcwd(),
     )
 
 
@@ -124,14 +102,16 @@ def _method(name: str, given: dict[str, Any]) -> Method:
     return METHODS[name](**{**values, **flags.given(Method, given)})
 
 
-def _run(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of the run that were given, else the defaults of the data set."""
+def _run(name: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of the run that were given, else the defaults of the data set, or those of
+    start networks, which are not averaged."""
     known = {entry.name for entry in fields(Training)}
     values = {name: x for name, x in _usual(given["data"]).items() if name in known}
-    values |= flags.given(Training, given)
-    if "burn_in" not in given:  # `pretrain` averages no networks
+    if name == "pretrain":
+        values["epochs"] = _START_EPOCHS
         values.pop("burn_in", None)
-    elif given["burn_in"] is None and "burn_in" in values:
+    values |= flags.given(Training, given)
+    if given["burn_in"] is None and "burn_in" in values:
         values["burn_in"] = min(values["burn_in"], values["epochs"] // 3)
     return values
 

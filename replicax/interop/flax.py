@@ -124,7 +124,7 @@ def from_flax(make_model: Callable[[Any], Any], inputs: Any = None) -> Network:
     shape = nnx.eval_shape(make, jax.ShapeDtypeStruct((), jax.random.key(0).dtype))
     graph, *shapes = nnx.split(shape, nnx.Param, ...)
 
-    def as_dict(variables: Any) -> Tree:
+    def as_dict(variables: Tree) -> Tree:
         return _bits_of_keys(_text_names(nnx.to_pure_dict(variables)))
 
     def init(key: Array) -> tuple[Tree, Tree]:
@@ -173,18 +173,18 @@ def _as_variables(nnx: ModuleType, tree: Tree, like: Any) -> Any:
     return nnx.from_flat_state(flat)
 
 
-def _text_names(tree: Any) -> Any:
+def _text_names(tree: Tree) -> Any:
     """Turn indices of lists into text, as checkpoints store names."""
     if isinstance(tree, dict):
         return {str(name): _text_names(value) for name, value in tree.items()}
     return tree
 
 
-def _is_key(leaf: Any) -> bool:
+def _is_key(leaf: Array) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def _bits_of_keys(tree: Any) -> Any:
+def _bits_of_keys(tree: Tree) -> Any:
     return jax.tree.map(lambda x: jax.random.key_data(x) if _is_key(x) else x, tree)
 
 

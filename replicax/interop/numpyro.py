@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from replicax.algorithm.kernel import PyTree
 from replicax.errors import is_concrete
 from replicax.interop.extras import import_extra
 from replicax.run.bayesian import Bayesian, bayesian
@@ -102,27 +103,6 @@ def check_sites(samples: dict[str, Site], latent: tuple[str, ...]) -> None:
             )
 
 
-def still_observed(
-    numpyro: ModuleType, model: Callable, latent: tuple[str, ...], args: tuple, kwargs: dict
-) -> list[str]:
-    """Return the sites that the model still observes with these arguments; raise unless it draws
-    sites other than the latent ones."""
-    hint = "call posterior.predictive with arguments of the model for which it draws its data"
-    try:
-        samples, _ = read_sites(numpyro, model, args, kwargs)
-    except (AttributeError, TypeError) as error:
-        raise ValueError(
-            f"The model fails with None instead of its observed values ({error}): {hint}."
-        ) from error
-    observed = [name for name, site in samples.items() if site.is_observed]
-    if not set(samples) - set(observed) - set(latent):
-        raise ValueError(
-            f"The site {observed[0]!r} does not observe an argument of the model directly, so it "
-            f"would not be drawn: {hint}."
-        )
-    return observed
-
-
 def count_rows(samples: dict[str, Site], lengths: list[int | None]) -> int | None:
     """Return the number of observations: the length of the first observed site with such an axis,
     preferably one that is as long as an argument."""
@@ -194,7 +174,7 @@ class Model:
         leaves = jax.tree.leaves(self.arguments)
         return tuple(jnp.asarray(leaves[number]) for number in self.row_arguments)
 
-    def row_log_likelihood(self, position: dict[str, Array], rows: Any) -> Array:
+    def row_log_likelihood(self, position: dict[str, Array], rows: PyTree) -> Array:
         """Return the log likelihood of every row  (row,); terms without a row are divided among all
         rows."""
         sites = self.trace(position, rows)
@@ -212,7 +192,7 @@ class Model:
                 total = total + jnp.sum(value, axis=others)
         return total[rows] if self._takes_all_rows else total
 
-    def log_prior(self, position: dict[str, Array], rows: Any = None) -> Array:
+    def log_prior(self, position: dict[str, Array], rows: PyTree = None) -> Array:
         """Return the log density of latent sites, on the scale of the unconstrained numbers."""
         sites = self.trace(position, self.some_rows() if rows is None else rows)
         total = jnp.zeros(())
@@ -243,20 +223,7 @@ class Model:
             if name in self.latent or site["type"] == "deterministic"
         }
 
-    def predict(self, draws: Any, seed: int, args: tuple, kwargs: dict) -> dict[str, np.ndarray]:
-        """Draw all other sites of the model given draws (chain, draw, ...); see `Posterior`."""
-        observed = []
-        if not args and not kwargs:
-            args, kwargs = self._without_observed()
-            observed = still_observed(self.numpyro, self.model, self.latent, args, kwargs)
-        latent = {name: jnp.asarray(draws[name]) for name in self.latent}
-        predictive = self.numpyro.infer.Predictive(self.model, latent, batch_ndims=2)
-        predicted = predictive(jax.random.key(seed), *args, **kwargs)
-        return {
-            name: np.asarray(value) for name, value in predicted.items() if name not in observed
-        }
-
-    def trace(self, position: dict[str, Array], rows: Any) -> dict[str, Any]:
+    def trace(self, position: dict[str, Array], rows: PyTree) -> dict[str, Any]:
         """Run the model at unconstrained numbers on some rows, and return its sites."""
         biject_to = self.numpyro.distributions.biject_to
 
@@ -345,7 +312,7 @@ class Model:
         latent sites."""
         return self.rows if self._takes_all_rows else jax.tree.map(lambda leaf: leaf[:1], self.rows)
 
-    def _using(self, rows: Any) -> tuple[Callable, tuple, dict]:
+    def _using(self, rows: PyTree) -> tuple[Callable, tuple, dict]:
         """Return the model and its arguments with these rows."""
         leaves, structure = jax.tree.flatten(self.arguments)
         if self.row_arguments:
@@ -357,7 +324,7 @@ class Model:
             model = _with_indices(self.numpyro, model, self.plate, rows)
         return model, args, kwargs
 
-    def _run(self, model: Callable, rows: Any) -> dict[str, Any]:
+    def _run(self, model: Callable, rows: PyTree) -> dict[str, Any]:
         _, args, kwargs = self._using(rows)
         return self.numpyro.handlers.trace(model).get_trace(*args, **kwargs)
 
@@ -371,15 +338,6 @@ class Model:
         if size is not None and in_plate:
             scale = scale * size / self.num_rows
         return log_prob * scale
-
-    def _without_observed(self) -> tuple[tuple, dict]:
-        """Return the arguments with None instead of those that were observed."""
-        args, kwargs = self.arguments
-
-        def hide(value: Any) -> Any:
-            return None if any(value is seen for seen in self.observed.values()) else value
-
-        return tuple(map(hide, args)), {name: hide(value) for name, value in kwargs.items()}
 
 
 def _with_indices(numpyro: ModuleType, model: Callable, plate: str, indices: Array) -> Callable:
@@ -430,13 +388,13 @@ def from_numpyro(
             f"batch_size is {batch_size}, but {parsed.why_all_rows}; leave batch_size out."
         )
 
-    def log_likelihood(params: Any, rows: Any) -> Array:
+    def log_likelihood(params: PyTree, rows: PyTree) -> Array:
         return parsed.row_log_likelihood(params[_POSITION], rows)
 
-    def log_prior(params: Any) -> Array:
+    def log_prior(params: PyTree) -> Array:
         return parsed.log_prior(params[_POSITION])
 
-    def redraw(key: Array, params: Any, choice_key: Array) -> tuple[Any, Array]:
+    def redraw(key: Array, params: PyTree, choice_key: Array) -> tuple[Any, Array]:
         position, gain = parsed.redraw(key, params[_POSITION], choice_key)
         return {_POSITION: position}, gain
 
@@ -448,7 +406,6 @@ def from_numpyro(
         posterior,
         start=lambda key: {_POSITION: parsed.start(key)},
         constrain=lambda params: parsed.constrain(params[_POSITION]),
-        predict=parsed.predict,
         dims=parsed.dims,
         observed=parsed.observed,
     )
@@ -511,7 +468,7 @@ def _mixes_rows(model: Model) -> str | None:
     model uses their mean, or because another argument has the same length."""
 
     @jax.jit  # NumPyro does not mind a scale of 0, of one row, where there are no numbers
-    def densities(rows: Any) -> Any:
+    def densities(rows: PyTree) -> Any:
         position, last = model.start(jax.random.key(0)), jax.tree.map(lambda x: x[-1:], rows)
         priors = [model.log_prior(position, part) for part in (last, rows)]
         return priors, [model.row_log_likelihood(position, part)[-1] for part in (last, rows)]

@@ -74,7 +74,6 @@ class NamedProblem:
         metavar="DIR",
         show_default="$REPLICAX_DATA",
     )
-    download: bool = option(False, "Download CIFAR if it is missing.")
     batch_size: int = option(256, "Rows per mini-batch.", show_default="256; digits, FILE.npz: 64")
     augment: bool = option(
         True, "Crop, flip and erase training images.", show_default="on for CIFAR"
@@ -82,7 +81,6 @@ class NamedProblem:
     bf16: bool = option(False, "Compute convolutions in bfloat16.")
     weight_decay: float = option(5e-4, "Weight decay (Gaussian prior), relative to the mean loss.")
     validation: int = option(0, "Hold out N training rows and use them instead of the test set.")
-    directory: str = ""  # modules are also imported from here
     noise: Any = option(
         None,
         "Noise of regression targets: a number, one number per target, learned or network.",
@@ -114,7 +112,7 @@ class NamedProblem:
             return None  # of a run that was started in Python
         if not all(isinstance(stored.get(name), str) for name in ("model", "data")):
             return None
-        known = {entry.name: entry.default for entry in fields(cls)}  # 0.2 stores a unit, too
+        known = {entry.name: entry.default for entry in fields(cls)}  # earlier versions store more
         values: dict[str, Any] = {name: x for name, x in stored.items() if name in known}
         for name, value in values.items():
             usual = known[name] if name not in ("model", "data", "data_dir", "likelihood") else ""
@@ -125,8 +123,6 @@ class NamedProblem:
                 is_good = value is None or isinstance(value, type(usual))
             if not is_good:
                 return None
-        # What was downloaded for the run is there; a folder must not write elsewhere.
-        values["download"] = False
         return cls(**values)
 
     def problem(self) -> tuple[Any, Callable]:
@@ -185,8 +181,8 @@ class NamedProblem:
             return read_table(Path(self.data))
         if ":" not in self.data:
             name = choose("--data", self.data, data.NAMES)
-            return data.load(name, self.data_dir, self.download)
-        dataset = user_code.find_object(self.data, self.directory)
+            return data.load(name, self.data_dir)
+        dataset = user_code.find_object(self.data)
         if callable(dataset) and not isinstance(dataset, data.Dataset):
             dataset = dataset()
         if isinstance(dataset, dict):
@@ -234,7 +230,7 @@ class NamedProblem:
 
         if ":" not in self.model:
             return named_network(self.model, sizes, jnp.bfloat16 if self.bf16 else jnp.float32)
-        network = user_code.find_object(self.model, self.directory)
+        network = user_code.find_object(self.model)
         if callable(network) and not isinstance(network, nn.Network):
             network = network(given)
         if not isinstance(network, nn.Network):

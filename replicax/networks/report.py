@@ -117,10 +117,6 @@ def tables_of(numbers: dict[str, Any]) -> list[Table]:
     if any(numbers["restarts"]):
         restarts = ", ".join(map(str, numbers["restarts"]))
         facts.append(("restarts of diverged networks, by rung", restarts))
-    if "outside" in numbers:
-        words = "AUROC {auroc:.4f} by entropy, {auroc_mutual_information:.4f} by mutual "
-        words = (words + "information ({networks} networks)").format(**numbers["outside"])
-        facts.append((f"out-of-distribution detection of {numbers['outside']['data']}", words))
     run = Table(("", ""), [*facts, ("seed", str(numbers["seed"]))], _title(numbers))
     return [run] if without else [run, score_table(numbers)]
 
@@ -164,20 +160,6 @@ def score_table(numbers: dict[str, Any]) -> Table:
 def _cell(metrics: dict[str, Any], column: Any) -> str:
     known = column.name in metrics
     return f"{column.factor * metrics[column.name]:.{column.digits}f}" if known else ""
-
-
-def score_outside(trained: Trained, problem: Supervised, outside: np.ndarray) -> dict[str, Any]:
-    """Return how well the uncertainty separates the images `outside` from the test images, by the
-    entropy of the average and by the mutual information of its networks."""
-    test = problem.test
-    assert test is not None
-    if outside.shape[1:] != test.inputs.shape[1:]:
-        raise ValueError(
-            f"The other images have shape {outside.shape[1:]}, the test images "
-            f"{test.inputs.shape[1:]}: choose a data set of the same size."
-        )
-    numbers = told_apart(trained, test.inputs, outside, problem)
-    return {**numbers, "auroc_mutual_information": numbers.pop("auroc_epistemic")}
 
 
 def told_apart(trained: Trained, inside: Any, outside: Any, problem: Any = None) -> dict[str, Any]:

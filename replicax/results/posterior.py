@@ -534,20 +534,6 @@ class Posterior:
 
         return sections_of(self)
 
-    def predictive(self, *args: Any, seed: int = 0, **kwargs: Any) -> dict[str, np.ndarray]:
-        """Draw from the predictive distribution given each draw, by site  (chain, draw, ...).
-
-        For `rx.interop.from_numpyro`: `args` and `kwargs` are those of the model, by default the
-        original ones without the observed values.
-        """
-        predict = getattr(self._target, "predict", None)
-        if predict is None:
-            raise ValueError(
-                "predictive needs a model that can draw its data: a run of "
-                "rx.interop.from_numpyro. To load such a run, write rx.load(folder, target)."
-            )
-        return predict(self.draws, seed, args, kwargs)
-
     def log_likelihood(self) -> np.ndarray:
         """Log likelihood of every row under every draw  (chain, draw, row), for `rx.bayesian`
         posteriors, directly after the run or from `rx.load(folder, target)`."""

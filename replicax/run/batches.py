@@ -1,13 +1,11 @@
 """Mini-batches: the interface of all their sources, those of arrays in memory, and those that a
-function or an iterable makes on the host.
+function makes on the host.
 
 All replicas of a chain see the same mini-batch.
 """
 
-import contextlib
-import itertools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
@@ -17,10 +15,12 @@ from jax import Array
 
 from replicax.algorithm import randomness
 from replicax.algorithm.energy_noise import FreshBatches
+from replicax.algorithm.kernel import PyTree
 from replicax.errors import check_function, check_kept, check_numeric, explained, is_whole, show
 from replicax.run.compiled_once import compiled_once
 from replicax.run.storage.metadata import BatchSpec
 
+Number = Array | None  # of a step, or of its place in a chunk
 _ORDERS = 2**32 - 1  # a number that no step has: keys of epochs are not those of steps
 
 
@@ -31,7 +31,7 @@ class Batches:
     segment share, `take` the mini-batch of a step. On the host: `feed` the data of a chunk.
     """
 
-    data: Any  # arrays that the compiled loop reads; None where `feed` brings them
+    data: PyTree  # arrays that the compiled loop reads; None where `feed` brings them
 
     @property
     def can_refresh(self) -> bool:
@@ -60,11 +60,11 @@ class Batches:
         """Prepare up to `num_steps` steps from `step` on, where that is cheaper done at once."""
         return None
 
-    def take(self, data: Any, plan: Any, drawn: Any, step: Array, place: Array) -> Any:
+    def take(self, data: PyTree, plan: PyTree, drawn: PyTree, step: Array, place: Array) -> Any:
         """Return the mini-batch of `step`, the `place`-th of its chunk."""
         return None
 
-    def fresh(self, data: Any, step: Any = None, place: Any = None) -> FreshBatches | None:
+    def fresh(self, data: PyTree, step: Number = None, place: Number = None) -> FreshBatches | None:
         """Return further mini-batches, a function of a key; None where there are none.
 
         `step`, the `place`-th of its chunk, is needed where `feed` brings the data."""
@@ -107,16 +107,6 @@ class NoBatches(Batches):
     data: ClassVar[Any] = None
 
 
-class BatchesEnded(ValueError):
-    """An iterable had no batch for a step."""
-
-    def __init__(self, step: int) -> None:
-        super().__init__(
-            f"The batches ended at step {step}; give an iterable that goes on (itertools.cycle), a "
-            "function of the step, or arrays with batch_size."
-        )
-
-
 class UnequalBatches(ValueError):
     """Batches of different steps have other shapes or containers."""
 
@@ -134,15 +124,11 @@ class UnequalBatches(ValueError):
         )
 
 
-@dataclass
+@dataclass(frozen=True)
 class HostBatches(Batches):
-    """Batches made on the host, by a function of the step or by an iterable."""
+    """Batches made on the host, by a function of the step."""
 
-    source: Any
-    is_function: bool
-    position: int = 0  # the step the iterator stands at
-    pending: list = field(default_factory=list)  # batches already pulled, first not yet used
-    iterator: Iterator | None = None
+    at: Callable[[int], Any]
 
     data: ClassVar[Any] = None
 
@@ -151,9 +137,9 @@ class HostBatches(Batches):
         return False
 
     def describe(self) -> BatchSpec:
-        return BatchSpec("a function of the step" if self.is_function else "an iterable")
+        return BatchSpec("a function of the step")
 
-    def take(self, data: Any, plan: Any, drawn: Any, step: Array, place: Array) -> Any:
+    def take(self, data: PyTree, plan: PyTree, drawn: PyTree, step: Array, place: Array) -> Any:
         return jax.tree.map(lambda leaf: leaf[place], data)
 
     def first(self, key: Array) -> Any:
@@ -166,71 +152,26 @@ class HostBatches(Batches):
         return jax.tree.map(jnp.asarray, batch)
 
     def bytes_per_step(self, step: int) -> int:
-        try:
-            batch = self.at(step)
-        except BatchesEnded:  # the loop says so, unless the run needs no further batch
-            return 0
-        return sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(batch))
-
-    def at(self, step: int) -> Any:
-        """Return the batch of one step. An iterable goes forward only."""
-        if self.is_function:
-            return self.source(step)
-        iterator = self.iterator = self.iterator or iter(self.source)
-        if step < self.position:
-            raise ValueError(
-                f"The batches are an iterable that stands at step {self.position}; step {step} "
-                "cannot be had again. Give a function of the step, or arrays with batch_size."
-            )
-        while self.position + len(self.pending) <= step:
-            try:
-                self.pending.append(next(iterator))
-            except StopIteration:
-                raise BatchesEnded(self.position + len(self.pending)) from None
-        return self.pending[step - self.position]
+        return sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(self.at(step)))
 
     def feed(self, start: int, count: int, capacity: int) -> tuple[int, Any]:
         """Stack the batches of the steps, padded to `capacity` rows."""
-        batches: list[Any] = []
-        with contextlib.suppress(BatchesEnded):
-            for step in range(start, start + count):
-                batches.append(self.at(step))
-        if not batches:
-            return 0, None
-        self._forget(start + len(batches))
-        padded = batches + [batches[-1]] * (capacity - len(batches))
+        batches = [self.at(step) for step in range(start, start + count)]
+        padded = batches + [batches[-1]] * (capacity - count)
         try:
             stacked = jax.tree.map(
                 lambda *leaves: np.stack([np.asarray(x) for x in leaves]), *padded
             )
         except (ValueError, TypeError):
             raise UnequalBatches(start, batches) from None
-        return len(batches), stacked
-
-    def ending(self, step: int) -> str:
-        return str(BatchesEnded(step))
-
-    def skip_to(self, step: int, state: bytes | None = None) -> None:
-        """Drop the batches of the steps before `step`, one at a time; there may be fewer."""
-        if self.is_function or step <= self.position:
-            return
-        iterator = self.iterator = self.iterator or iter(self.source)
-        num_pulled = self.position + len(self.pending)
-        self._forget(step)
-        for _ in itertools.islice(iterator, max(0, step - num_pulled)):
-            pass
-
-    def _forget(self, step: int) -> None:
-        if not self.is_function:
-            del self.pending[: step - self.position]
-            self.position = step
+        return count, stacked
 
 
 @dataclass(frozen=True)
 class _InMemory(Batches):
     """Rows of arrays."""
 
-    data: Any  # pytree, leading axis: row
+    data: PyTree  # pytree, leading axis: row
     batch_size: int
 
     @property
@@ -260,10 +201,10 @@ class ArrayBatches(_InMemory):
             return None
         return jax.random.randint(key, (self.batch_size,), 0, self.num_rows)
 
-    def take(self, data: Any, plan: Any, drawn: Any, step: Array, place: Array) -> Any:
+    def take(self, data: PyTree, plan: PyTree, drawn: PyTree, step: Array, place: Array) -> Any:
         return data if self.has_all_rows else _rows(data, drawn)
 
-    def fresh(self, data: Any, step: Any = None, place: Any = None) -> FreshBatches:
+    def fresh(self, data: PyTree, step: Number = None, place: Number = None) -> FreshBatches:
         if self.has_all_rows:
             return FreshBatches(lambda key: data, 0.0, data)
         return FreshBatches(lambda key: _rows(data, self.draw(key)), 1.0, data)
@@ -335,7 +276,7 @@ class EpochBatches(_InMemory):
         passes = first + jnp.arange(num_passes)
         return Orders(first, jax.lax.map(lambda number: self.order(key, number), passes))
 
-    def take(self, data: Any, plan: Orders | None, drawn: Array, step: Array, place: Array) -> Any:
+    def take(self, data: PyTree, plan: Orders | None, drawn: Array, step: Array, place: Array) -> Any:
         if plan is None:
             return prepared(self.prepare, drawn, data)
         order = plan.rows[step // self.steps_per_pass - plan.first_epoch]
@@ -343,7 +284,7 @@ class EpochBatches(_InMemory):
         places = (first + jnp.arange(self.rows_seen)) % self.num_rows
         return self._prepared(data, order[places], drawn)
 
-    def fresh(self, data: Any, step: Any = None, place: Any = None) -> FreshBatches:
+    def fresh(self, data: PyTree, step: Number = None, place: Number = None) -> FreshBatches:
         """Return a function of a key that gives further batches, like those of a step: rows
         drawn without replacement, all rows in order when the batch is everything."""
 
@@ -356,16 +297,16 @@ class EpochBatches(_InMemory):
 
     def first(self, key: Array) -> Any:
         # One program instead of a dozen, where rows are drawn without replacement.
-        def draw(data: Any, key: Array) -> Any:
+        def draw(data: PyTree, key: Array) -> Any:
             return self.fresh(data)(randomness.ordinary(key))
 
         return compiled_once(draw, runs_once=True)(self.data, key)
 
-    def _prepared(self, data: Any, rows: Array, key: Array) -> Any:
+    def _prepared(self, data: PyTree, rows: Array, key: Array) -> Any:
         return prepared(self.prepare, key, _rows(data, rows))
 
 
-def prepared(prepare: Callable[[Array, Any], Any] | None, key: Any, rows: Any) -> Any:
+def prepared(prepare: Callable[[Array, Any], Any] | None, key: Any, rows: PyTree) -> Any:
     """Return rows as the energy sees them, by the user's function where there is one."""
     if prepare is None:
         return rows
@@ -383,25 +324,21 @@ def as_batches(batches: Any, batch_size: int | None) -> Batches:
         return as_rows(batches, batch_size, "batches")
     if callable(batches):
         check_function("batches", batches, "step")
-        return HostBatches(batches, is_function=True)
-    if isinstance(batches, list) or hasattr(batches, "__next__"):
-        return HostBatches(batches, is_function=False)
+        return HostBatches(batches)
     leaves = jax.tree.leaves(batches)
     if leaves and all(isinstance(x, np.ndarray | jax.Array) for x in leaves):
         raise ValueError(
             "batches are arrays, so the size of a mini-batch must be said: batch_size=..., or "
             "the number of rows for full-batch energies."
         )
-    if not hasattr(batches, "__iter__") or isinstance(batches, str | bytes | dict):
-        raise ValueError(
-            f"batches is {type(batches).__name__}; give arrays with batch_size, a function of "
-            "the step, or an iterable."
-        )
-    return HostBatches(batches, is_function=False)
+    raise ValueError(
+        f"batches is {show(batches)}; give arrays with batch_size, or a function of the step. A "
+        "source of batches belongs to rx.bayesian or rx.supervised, with num_rows=..."
+    )
 
 
 def as_epochs(
-    data: Any, batch_size: int, prepare: Callable[[Array, Any], Any] | None = None
+    data: PyTree, batch_size: int, prepare: Callable[[Array, Any], Any] | None = None
 ) -> EpochBatches:
     """Return arrays, checked, as batches that go through all rows in every epoch."""
     if prepare is not None:
@@ -411,7 +348,7 @@ def as_epochs(
 
 
 def as_rows(
-    data: Any, batch_size: int | None, name: str, place: Callable = jnp.asarray
+    data: PyTree, batch_size: int | None, name: str, place: Callable = jnp.asarray
 ) -> ArrayBatches:
     """Return arrays, checked, as batches of so many rows, or of all; `name` is the argument's, and
     `place` says where the arrays are: unless they are those of JAX, a run makes them so."""
@@ -439,7 +376,7 @@ def as_rows(
     return ArrayBatches(jax.tree.map(place, data), int(size))
 
 
-def _rows(data: Any, rows: Any) -> Any:
+def _rows(data: PyTree, rows: PyTree) -> Any:
     return jax.tree.map(lambda leaf: leaf[rows], data)
 
 
@@ -470,7 +407,7 @@ def _different_rows(key: Array, count: int, num_rows: int) -> Array:
     return jax.lax.while_loop(lambda loop: jnp.any(repeats(loop[0])), redraw, start)[0]
 
 
-def sum_in_pieces(sum_over: Callable[[Any], Array], data: Any, size: int) -> Array:
+def sum_in_pieces(sum_over: Callable[[Any], Array], data: PyTree, size: int) -> Array:
     """Return the sum over all rows, `size` of them at a time, so that memory is bounded.
 
     `sum_over(rows)` returns the sum over some rows.

@@ -40,7 +40,6 @@ class Bayesian(Task):
     start: Callable[[Array], Any] | None = None  # a draw from the prior, where replicas start
     # From models of other libraries:
     constrain: Callable[[Any], Any] | None = None  # params -> the values that draws show
-    predict: Callable[..., Any] | None = None  # see `Posterior.predictive`
     dims: Any = None  # names of the axes of values, by name
     observed: Any = None  # observed values, by name
 

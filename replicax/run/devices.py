@@ -210,7 +210,7 @@ class SpreadChunk:
     """
 
     def __init__(self, mesh: Mesh, spread: Spread, chunk: Callable, keys: Array) -> None:
-        def part(carry: Carry, *rest: Any) -> tuple[Carry, Any]:
+        def part(carry: Carry, *rest: PyTree) -> tuple[Carry, Any]:
             carry = _but_replicas(spread.own_chains, carry)
             counts = carry.counters
             counts = counts._replace(best=spread.on_first(counts.best))
@@ -248,7 +248,7 @@ def _but_replicas(change: Callable[[Array], Array], carry: Carry) -> Carry:
     return changed._replace(state=changed.state._replace(**own))
 
 
-def map_replicas(function: Callable, replicas: PyTree, shared: Any) -> Any:
+def map_replicas(function: Callable, replicas: PyTree, shared: PyTree) -> Any:
     """Return `function(replicas, shared)` for the first chain, leading axes: replica.
 
     It is computed where the replicas are, whose leaves have the axes (chain, replica, ...); the
@@ -264,7 +264,7 @@ def map_replicas(function: Callable, replicas: PyTree, shared: Any) -> Any:
 
 @functools.lru_cache(maxsize=8)
 def _mapped(function: Callable, mesh: Mesh) -> tuple[Callable, "_Placed"]:
-    def part(replicas: PyTree, shared: Any) -> Any:
+    def part(replicas: PyTree, shared: PyTree) -> Any:
         values = function(jax.tree.map(lambda leaf: leaf[0], replicas), shared)
         values = jax.tree.map(lambda leaf: jax.lax.all_gather(leaf, REPLICA, tiled=True), values)
         is_first = jax.lax.axis_index(CHAIN) == 0
@@ -274,7 +274,7 @@ def _mapped(function: Callable, mesh: Mesh) -> tuple[Callable, "_Placed"]:
     return jax.jit(spread), _Placed(mesh)
 
 
-def _map_parts(part: Callable, mesh: Mesh, inputs: Any, outputs: Any) -> Callable:
+def _map_parts(part: Callable, mesh: Mesh, inputs: PyTree, outputs: PyTree) -> Callable:
     """Return the function whose share for one part of chains and replicas is `part`; those who
     share the rows of a part have one program, which XLA takes apart.
 
@@ -282,13 +282,13 @@ def _map_parts(part: Callable, mesh: Mesh, inputs: Any, outputs: Any) -> Callabl
     0.11.2 compiles the program.
     """
 
-    def mapped(*arguments: Any) -> Any:
+    def mapped(*arguments: PyTree) -> Any:
         leaves, structure = jax.tree.flatten(arguments)
         spread = jax.tree.broadcast(inputs, arguments, is_leaf=_is_part)
         places = jax.tree.leaves(spread, is_leaf=_is_part)
         passed = [number for number, leaf in enumerate(leaves) if leaf.size]
 
-        def share(*given: Any) -> Any:
+        def share(*given: PyTree) -> Any:
             own = dict(zip(passed, given, strict=True))
             for number, (leaf, place) in enumerate(zip(leaves, places, strict=True)):
                 if number not in own:
@@ -308,7 +308,7 @@ def _map_parts(part: Callable, mesh: Mesh, inputs: Any, outputs: Any) -> Callabl
     return mapped
 
 
-def _is_part(value: Any) -> bool:
+def _is_part(value: object) -> bool:
     return isinstance(value, PartitionSpec)
 
 
@@ -341,7 +341,7 @@ def to_host(tree: PyTree) -> Any:
     )
 
 
-def _is_local(leaf: Any) -> bool:
+def _is_local(leaf: object) -> bool:
     return not isinstance(leaf, jax.Array) or leaf.is_fully_addressable or leaf.is_fully_replicated
 
 
@@ -352,7 +352,7 @@ def _carry_parts() -> Carry:
     return Carry(state, Counters._make([_EVERYWHERE] * len(Counters._fields)))
 
 
-def _put(tree: PyTree, mesh: Mesh, parts: Any) -> Any:
+def _put(tree: PyTree, mesh: Mesh, parts: PyTree) -> Any:
     """Return arrays on the devices of the mesh; every process has all of each array before."""
 
     def put(part: PartitionSpec, branch: PyTree) -> Any:

@@ -96,18 +96,18 @@ def _precision() -> dict[str, Any]:
     return {name: getattr(jax.config, name) for name in _PRECISION}
 
 
-def _energies(program: Program, start: Any) -> tuple[tuple[float, ...], str]:
+def _energies(program: Program, start: PyTree) -> tuple[tuple[float, ...], str]:
     """Return the energies at the start and beside it, on the first mini-batch; and a digest of the
     arrays that the energy holds, such as data without batches."""
     target = program.target
     keys, _ = seed_keys(program.seed, 1)
     batch = program.batches.first(keys[0])
 
-    def shifted(leaf: Any) -> Any:
+    def shifted(leaf: jax.Array) -> jax.Array:
         ramp = jnp.cos(jnp.arange(leaf.size, dtype=leaf.dtype)).reshape(leaf.shape)
         return leaf + _SHIFT * ramp
 
-    def energies(point: PyTree, batch: PyTree, key: Any) -> Any:
+    def energies(point: PyTree, batch: PyTree, key: jax.Array) -> Any:
         noise = target.draw(key)
         points = [point] if target.has_state else [point, jax.tree.map(shifted, point)]
         values = [target.energy_at(point, batch, noise) for point in points]
@@ -144,7 +144,7 @@ def _digest_leaves(data: PyTree, digest: Callable[[Any], str]) -> str:
     return files.digest("\n".join(map(digest, jax.tree.leaves(data))).encode())
 
 
-def _digest_rows(leaf: Any) -> str:
+def _digest_rows(leaf: np.ndarray | jax.Array) -> str:
     """Return shape and dtype of an array and a digest of all its rows, a part at a time."""
     on_host = isinstance(leaf, np.ndarray) or all(x.platform == "cpu" for x in leaf.devices())
     leaf = np.asarray(leaf) if on_host else leaf
@@ -154,6 +154,6 @@ def _digest_rows(leaf: Any) -> str:
     return f"{leaf.shape} {leaf.dtype} {files.digest_values(parts)}"
 
 
-def _digest_some(leaf: Any) -> str:
+def _digest_some(leaf: np.ndarray | jax.Array) -> str:
     rows = np.unique(np.linspace(0, len(leaf) - 1, _ROWS).astype(int)) if leaf.ndim else ...
     return f"{leaf.shape} {leaf.dtype} {files.digest(np.asarray(leaf[rows]).tobytes())}"

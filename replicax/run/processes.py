@@ -2,7 +2,7 @@
 that end them.
 
 Every process runs the same program on its own devices. Only the first one prints and writes; the
-others keep their records in memory, and write their parts of checkpoints.
+others keep their records in memory.
 """
 
 import contextlib
@@ -10,9 +10,8 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -43,7 +42,7 @@ def wait() -> None:
     _gather([0])
 
 
-def _gather(values: Any) -> np.ndarray:
+def _gather(values: Sequence[int | bool]) -> np.ndarray:
     """Return the values of all processes  -> (process, value)."""
     mine = np.asarray(values, np.int64)
     if not jax.distributed.is_initialized() or jax.process_count() == 1:
@@ -95,7 +94,7 @@ def _given() -> tuple[str, int, int] | None:
     return address, int(count), int(number)
 
 
-def _is_in_cluster(environment: Any) -> bool:
+def _is_in_cluster(environment: Mapping[str, str]) -> bool:
     """Return whether this is one of several tasks of SLURM, Open MPI or Kubernetes."""
     tasks = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE")
     several = any(environment.get(name, "1") not in ("", "1") for name in tasks)
@@ -114,7 +113,7 @@ def interruptible() -> Iterator[list[int]]:
         yield numbers
         return
 
-    def note(number: int, frame: Any) -> None:
+    def note(number: int, frame: object) -> None:
         if numbers:
             raise KeyboardInterrupt
         numbers.append(number)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from replicax.run.carry import Carry
 from replicax.run.program import Program
@@ -117,7 +118,7 @@ class Records:
     task: Task | None = None  # what this process sampled
 
     def __init__(self, shared: Path | None = None) -> None:
-        self.shared = shared  # the folder in which all processes write their checkpoints
+        self.shared = shared  # the folder of the run, in which the first process writes
         self._pending: dict[str, list[Arrays]] = {group: [] for group in GROUPS}
         self.final: Arrays = {}
 
@@ -176,7 +177,7 @@ def _join(parts: list[Arrays]) -> Arrays:
     return {name: np.concatenate([rows[name] for rows in parts]) for name in parts[0]}
 
 
-def storable(array: Any) -> np.ndarray:
+def storable(array: ArrayLike) -> np.ndarray:
     """Return an array of a NumPy type: bfloat16 and similar types become float32."""
     array = np.asarray(array)
     return array if array.dtype.kind in "biuf?" and array.dtype.isbuiltin else array.astype("f4")

@@ -294,8 +294,8 @@ def _no_fresh_batches(choice: "Choice") -> Iterator[str]:
     if not batches.can_refresh:
         yield (
             f'The rule "{choice.rule.name}" judges swaps on other mini-batches than those that '
-            "moved the replicas, which a function of the step, an iterable or a source of "
-            "rx.supervised cannot give: pass arrays with batch_size."
+            "moved the replicas, which a function of the step or a source of rx.supervised "
+            "cannot give: pass arrays with batch_size."
         )
     if isinstance(schedule, Sequential) and isinstance(batches, SourceBatches):
         yield (

@@ -13,7 +13,7 @@ from replicax.algorithm.labels import first_direction, label_places
 from replicax.algorithm.mixture import in_use
 from replicax.run import trees
 from replicax.run.carry import PAIR_COUNTS, Carry, completed_trips
-from replicax.run.devices import peak_memory
+from replicax.run.devices import peak_memory, to_host
 from replicax.run.options import checkpoint_interval
 from replicax.run.processes import agree
 from replicax.run.program import Program
@@ -70,8 +70,8 @@ class Saver:
             self.save(carry)
 
     def save(self, carry: Carry) -> None:
-        """Begin to save the state, after the one before it is saved. All processes write their
-        parts of a checkpoint, and only the first one the rest."""
+        """Begin to save the state, after the one before it is saved. All processes give their
+        replicas to the first one, which writes."""
         step = int(carry.state.step)
         if step == self.step:  # a step has one state only
             return
@@ -87,13 +87,11 @@ class Saver:
             records.standing = Standing(self.program, carry, self.evaluation)
         if records.shared is None:
             return
-        state = {"carry": carry, "evaluation": self.evaluation.state}
-        arrays = checkpoint.copy_arrays(state)
+        state = to_host({"carry": carry, "evaluation": self.evaluation.state})
         if in_folder:
             rows, kept = records.take_pending(), self.program.run.keep_checkpoints
+            arrays = checkpoint.by_path(state)
             self.writing = self.worker.submit(records.write, step, rows, values, arrays, kept)
-        else:
-            self.writing = self.worker.submit(checkpoint.save, records.shared, step, arrays)
 
     def wait(self) -> None:
         """Wait until all processes have written; raise if one could not."""
@@ -101,7 +99,7 @@ class Saver:
         error = None if writing is None else writing.exception()
         (failed,) = agree(error is not None)
         if failed:
-            error = error or NotWritten("another process could not write its part.")
+            error = error or NotWritten("the first process could not write")
             raise NotWritten(_failure(self.records, self.step, error)) from error
 
     def finish(self, result: Result) -> None:
@@ -153,8 +151,9 @@ def final_values(program: Program, carry: Carry) -> dict[str, np.ndarray]:
     return {**values, **{f"best.{i:06d}": leaf for i, leaf in enumerate(best)}}
 
 
-def _failure(records: Any, step: int, error: BaseException) -> str:
+def _failure(records: Records, step: int, error: BaseException) -> str:
     """Return one sentence about a state that could not be written."""
+    assert records.shared is not None
     folder, first = records.shared, (str(error).splitlines() or [""])[0][:200]
     reason = (
         first.rstrip(".") if isinstance(error, NotWritten) else f"{type(error).__name__}: {first}"

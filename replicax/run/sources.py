@@ -17,8 +17,9 @@ from jax import Array
 
 from replicax.algorithm import randomness
 from replicax.algorithm.energy_noise import FreshBatches
+from replicax.algorithm.kernel import PyTree
 from replicax.errors import check_function, check_kept, check_numeric, is_whole, show
-from replicax.run.batches import Batches, prepared
+from replicax.run.batches import Batches, Number, prepared
 from replicax.run.storage.metadata import BatchSpec
 
 _ITERATED = (
@@ -259,7 +260,7 @@ class SourceBatches(Batches):
         kind = "bayesian, a source" if self.judges else "a source"
         return BatchSpec(kind, self.num_rows, self.batch_size)
 
-    def batches_before(self, step: Any) -> Any:
+    def batches_before(self, step: int | Array) -> Any:
         """Return how many batches of the stream the steps before `step` use."""
         return step if self.judged_every is None else step - (-step // self.judged_every)
 
@@ -267,14 +268,14 @@ class SourceBatches(Batches):
         """Return the key that prepares the batch."""
         return None if self.prepare is None else randomness.ordinary(key)
 
-    def take(self, data: Any, plan: Any, drawn: Any, step: Array, place: Array) -> Any:
+    def take(self, data: PyTree, plan: PyTree, drawn: PyTree, step: Array, place: Array) -> Any:
         first = self.batches_before(step) - self.batches_before(step - place)
         return prepared(self.prepare, drawn, jax.tree.map(lambda leaf: leaf[first], data))
 
-    def fresh(self, data: Any, step: Any = None, place: Any = None) -> FreshBatches | None:
+    def fresh(self, data: PyTree, step: Number = None, place: Number = None) -> FreshBatches | None:
         """Return the one further batch of a step at which swaps are attempted; its rows are taken
         as drawn independently."""
-        if self.judged_every is None:
+        if self.judged_every is None or step is None or place is None:
             return None
         further = self.batches_before(step) - self.batches_before(step - place) + 1
         return FreshBatches(lambda key: jax.tree.map(lambda leaf: leaf[further], data))

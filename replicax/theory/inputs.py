@@ -95,7 +95,7 @@ def smallest_integer(holds: Callable[[int], bool], start: int) -> int:
     return high
 
 
-def as_number(value: Any) -> Numbers:
+def as_number(value: ArrayLike) -> Numbers:
     """Return a Python float for a single number, an array otherwise."""
     value = np.asarray(value, float)
     return float(value) if value.ndim == 0 else value

@@ -57,7 +57,7 @@ def command_of(run: rx.Trained) -> str:
         return f"FILE.PY:{attribute}" if colon and attribute not in known else attribute
 
     is_start, asked = run.method == "pretrain", getattr(options, "epochs", 0)
-    words = ["replicax pretrain"] if is_start else [f"replicax train --method {run.method}"]
+    words = [f"replicax train --method {run.method}"]
     words += [f"--{key} {short(task[key])}" for key in ("model", "data") if key in task]
     words += [f"--replicas {options.num_replicas}", f"--epochs {asked}"]
     words += ["--bf16"] * bool(task.get("bf16"))

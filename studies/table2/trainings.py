@@ -7,7 +7,6 @@ on another machine, to which the folders are copied. The page is written from th
 
 import contextlib
 import json
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -70,7 +69,6 @@ class Settings:
             batch_size=self.batch_size or self.defaults["batch_size"],
             augment=self.data in AUGMENTED or ":" in self.data,
             bf16=self.data not in _SMALL,
-            directory=os.getcwd(),
         )
 
     def options(self, method: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from targets import TARGETS  # noqa: E402
 OTHERS = ("numpyro", "tensorflow_probability", "blackjax")
 
 
+@pytest.mark.slow
 def test_the_race_runs_without_its_peers_and_says_so(tmp_path, monkeypatch, capsys):
     for package in OTHERS:
         monkeypatch.setitem(sys.modules, package, None)

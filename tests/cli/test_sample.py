@@ -126,11 +126,11 @@ def test_runs_get_folders_of_their_own(model):
         Path(f"runs/well-{number}").mkdir(parents=True)
 
 
-def test_a_module_is_found_by_name_and_again_from_elsewhere(model, monkeypatch, tmp_path):
+def test_a_file_is_found_again_from_elsewhere(model, monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "path", [*sys.path])
     Path("my_package").mkdir()
     Path("my_package/deep.py").write_text(MODEL + "batches, batch_size = rows, 5\nstart = 1.0\n")
-    spec = TargetSpec.from_command_line("my_package.deep:well", params="start")
+    spec = TargetSpec.from_command_line("my_package/deep.py:well", params="start")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir("elsewhere")
     loaded = spec.load()

@@ -65,7 +65,7 @@ def test_networks_and_data_that_only_the_folder_names_do_not_run(state, tmp_path
     for other in ({"model": "evil:target", "data": "digits"}, {"model": "mlp", "data": "evil:x"}):
         note = {**other, "directory": str(tmp_path / "run")}
         write_run(tmp_path / "run", {"leaf": 0}, {"task": note})
-        for command in (("predict", "rows.npy"), ("summary", "--outside", "digits"), ("resume",)):
+        for command in (("predict", "rows.npy"), ("resume",)):
             name, *more = command
             run_failing(capsys, name, tmp_path / "run", *more)
     assert not mark.exists() and not state.exists()
@@ -88,39 +88,19 @@ def test_a_start_of_ones_own_is_known_until_the_file_changes(model, state, capsy
 
 def test_another_function_of_a_known_file_is_not_known(model, state):
     spec = TargetSpec.from_command_line("model.py:energy")
-    user_code.remember(spec.to_note(), [spec.target], spec.directory)
-    assert user_code.is_known(spec.to_note(), [spec.target], spec.directory)
+    user_code.remember(spec.to_note(), [spec.target])
+    assert user_code.is_known(spec.to_note(), [spec.target])
     for other in ("model.py:well", "model.py:energy"):
         spec = TargetSpec.from_command_line(other, params="cleanup")
-        assert not user_code.is_known(spec.to_note(), [spec.target], spec.directory)
+        assert not user_code.is_known(spec.to_note(), [spec.target])
 
 
-def test_a_module_is_known_by_its_file(model, state, tmp_path):
-    (tmp_path / "my_models").mkdir(exist_ok=True)
-    path = tmp_path / "my_models/deep.py"
-    path.write_text("x = 1\n")
-    spec = TargetSpec.from_command_line("my_models.deep:x")
-    user_code.remember(spec.to_note(), [spec.target], spec.directory)
-    assert user_code.is_known(spec.to_note(), [spec.target], spec.directory)
-    assert "my_models" not in sys.modules, "nothing was imported"
-    path.write_text("x = 2\n")
-    assert not user_code.is_known(spec.to_note(), [spec.target], spec.directory)
-
-
-def test_where_one_is_shadows_no_module_of_a_known_start(state, tmp_path, monkeypatch):
-    """As in an unpacked archive, beside the run folder that it holds."""
-    mark = tmp_path / "code was run"
-    own, other = tmp_path / "own", tmp_path / "archive"
-    own.mkdir()
-    (own / "known_model.py").write_text("from known_helper import target\nparams = 0.0\n")
-    (own / "known_helper.py").write_text("def target(x): return x**2\n")
-    evil(other / "known_helper.py", mark)
-    monkeypatch.chdir(own)
-    spec = TargetSpec.from_command_line("known_model:target")
-    user_code.remember(spec.to_note(), [spec.target], spec.directory)
-    monkeypatch.chdir(other)
-    assert user_code.is_known(spec.to_note(), [spec.target], spec.directory)
-    assert spec.load().target(3) == 9 and not mark.exists()
+def test_code_inside_a_run_folder_is_named_each_time(state, tmp_path):
+    write_run(tmp_path / "run", {"leaf": 0})
+    (tmp_path / "run/model.py").write_text("def energy(x): return x**2\n")
+    spec = TargetSpec.from_command_line(f"{tmp_path}/run/model.py:energy")
+    user_code.remember(spec.to_note(), [spec.target])
+    assert not user_code.is_known(spec.to_note(), [spec.target])
 
 
 @pytest.mark.parametrize("within", ["..", "."])
@@ -157,7 +137,7 @@ def test_a_folder_of_modules_comes_last_once_they_are_imported(model, state, tmp
 
 
 NOTES = (
-    {"target": {"target": 1}}, {"target": {"target": "m:x", "directory": ["x"]}}, {"target": "m:x"},
+    {"target": {"target": 1}}, {"target": "m:x"},
     {"target": {"target": "m:x", "batch_size": "many"}}, {"target": {"target": "\x1b[2J:x"}},
     {"target": {"target": "m:x", "params": {"a": 1}}}, {"target": None}, {},
 )  # fmt: skip
@@ -178,10 +158,10 @@ def test_a_file_without_a_name_is_not_looked_into(end, state, tmp_path, capsys):
     assert not mark.exists()
 
 
-def test_a_folder_downloads_nothing():
-    task = {"model": "mlp", "data": "cifar10", "download": True, "data_dir": "/elsewhere"}
+def test_a_note_of_other_types_names_nothing():
+    task = {"model": "mlp", "data": "cifar10", "data_dir": "/elsewhere"}
     named = NamedProblem.from_note({"task": task})
-    assert named is not None and not named.download
+    assert named is not None and named.data_dir == "/elsewhere"
     assert NamedProblem.from_note({"task": {**task, "batch_size": "x"}}) is None
     deep: list = [0.1]
     for _ in range(900):

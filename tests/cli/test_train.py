@@ -93,7 +93,9 @@ def test_the_same_seed_gives_the_same_networks(here, capsys, tmp_path):
 @pytest.mark.slow
 def test_pretrain_and_start_from_it(here, capsys, tmp_path):
     starts = tmp_path / "starts"
-    summary = run_json(capsys, "pretrain", *TINY, "--learning-rate", "0.05", "--out", starts)
+    summary = run_json(
+        capsys, "train", "--method", "pretrain", *TINY, "--learning-rate", "0.05", "--out", starts
+    )
     assert summary["method"] == "pretrain"
     assert summary["averages"] == [] and "exchange" not in summary
     continued = run_json(
@@ -122,19 +124,9 @@ def test_a_loss_that_breaks_has_its_own_exit_code(here, capsys, tmp_path):
 # summary, plot
 
 
-def test_the_summary_has_metrics_and_tells_other_images(copied, capsys):
-    numbers = run_json(capsys, "summary", copied, "--outside", "model.py:others")
+def test_the_summary_has_metrics(copied, capsys):
+    numbers = run_json(capsys, "summary", copied)
     assert {"by", "nll", "accuracy", "brier", "calibration_error"} <= set(numbers["averages"][0])
-    outside = numbers["outside"]
-    assert outside["networks"] == rx.load(copied).average.weight == 3
-    assert 0 <= outside["auroc"] <= 1 and 0 <= outside["auroc_mutual_information"] <= 1
-    assert main(["summary", str(copied), "--outside", "model.py:others"]) == 0
-    assert "AUROC" in capsys.readouterr().out
-
-
-def test_outside_images_must_have_the_size_of_those_of_the_test(here, capsys):
-    message = run_failing(capsys, "summary", "run", "--outside", "model.py:larger")
-    assert "choose a data set of the same size" in message
 
 
 def test_predict_writes_probabilities_and_says_how_sure_they_are(here, capsys, tmp_path):
@@ -275,7 +267,6 @@ def test_real_numbers_from_a_file_to_predictions_without_it(capsys, tmp_path, mo
         (["predict", "run", "new.npy", "--out", "a.npy"], "write the name of a .npz file"),
         (["predict", "run", "new.npy", "--by", "logits"], "--by is 'logits'"),
         (["predict", "run", "new.npy", "--interval", "90"], "interval is 90.0; give a number"),
-        (["summary", "run", "--outside", "digits"], "the run has no classes"),
         (["resume", "run", "--epochs", "9"], "There is no file"),
     ):
         assert sentence in run_failing(capsys, *arguments)

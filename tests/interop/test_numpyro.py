@@ -166,19 +166,14 @@ def test_draws_are_constrained_under_their_names(conjugate_run) -> None:
     np.testing.assert_allclose(
         np.exp(alone.draws["unconstrained"]["scale"]), run.draws["scale"], rtol=1e-5
     )
-    with pytest.raises(ValueError, match=r"rx\.load\(folder, target\)"):
-        alone.predictive()
 
 
-def test_predictions_have_the_predictive_law(conjugate_run) -> None:
+def test_numpyro_predicts_with_the_draws(conjugate_run) -> None:
     _, run = conjugate_run
-    found = run.predictive()
-    chains, draws = run.num_chains, run.num_draws
-    assert found["y"].shape == (chains, draws, 4)
+    predictive = numpyro.infer.Predictive(conjugate, run.draws, batch_ndims=2)
+    found = predictive(jax.random.key(0))
+    assert found["y"].shape == (run.num_chains, run.num_draws, 4)
     assert found["y"].var() == pytest.approx(1 + 1 / 4.1, rel=0.1)
-    assert run.predictive(seed=1)["y"].mean() != found["y"].mean()
-    given = run.predictive(y=jnp.zeros(4))
-    assert not np.asarray(given["y"]).any()
 
 
 def discrete(y):
@@ -231,19 +226,6 @@ def test_models_that_mix_rows_keep_their_density(model, args) -> None:
     np.testing.assert_allclose(*quick_jit(compare)(jax.random.key(2)), rtol=1e-4)
     with pytest.raises(ValueError, match="depends on (all|other) rows; leave batch_size out"):
         rx.interop.from_numpyro(model, *args, batch_size=1)
-
-
-def test_predictions_are_never_the_data() -> None:
-    changed = rx.interop.from_numpyro(standardising, X[:, 0], Y)
-    assert changed.predict is not None
-    draws = {"weight": jnp.zeros((1, 3))}
-    with pytest.raises(ValueError, match="The site 'y' does not observe an argument"):
-        changed.predict(draws, 0, (), {})
-    assert changed.predict(draws, 0, (X[:, 0],), {})["y"].std(axis=1).min() > 0
-    needs_rows = rx.interop.from_numpyro(grouped, GROUP, Y)
-    assert needs_rows.predict is not None
-    with pytest.raises(ValueError, match="fails with None instead of its observed values"):
-        needs_rows.predict({}, 0, (), {})
 
 
 BAD = {

@@ -95,7 +95,7 @@ def sample_near(rule: Rule, energy_noise_std: float, window: int, swaps: str) ->
         slow(metropolis(), 0.0, 5, "at_most_one"),
         slow(bias_corrected(1.5), 1.5, 10, "at_most_one"),
         slow(bias_corrected(1.5), 1.5, 10, "no_gate"),
-        (window_corrected(1.0, 1.5), 1.5, 10, "at_most_one"),
+        slow(window_corrected(1.0, 1.5), 1.5, 10, "at_most_one"),
     ],
     ids=lambda value: getattr(value, "name", str(value)),
 )

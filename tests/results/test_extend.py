@@ -66,19 +66,26 @@ def test_a_run_in_a_folder_grows_there(whole, tmp_path: Path) -> None:
     np.testing.assert_array_equal(rx.load(run.run_dir, energy).extend(40).draws, whole)
     with pytest.raises(ValueError, match="run_dir of its own"):
         rx.load(run.run_dir, energy).extend(retune=True)
+
+
+@pytest.mark.slow
+def test_a_new_burn_in_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    run = sample(300, run_dir=tmp_path / "run")
     tuned = rx.load(run.run_dir, energy).extend(240, retune=True, run_dir=tmp_path / "other")
-    assert tuned.run_dir == tmp_path / "other" and rx.load(run.run_dir).num_steps == 400
+    assert tuned.run_dir == tmp_path / "other" and rx.load(run.run_dir).num_steps == 300
 
 
-def test_a_new_burn_in_begins_where_the_replicas_are(begun) -> None:
+def test_a_new_burn_in_is_a_third_of_the_steps(begun) -> None:
     seen = []
     retuned = begun.extend(
         240, retune=True, callback=lambda progress: seen.append(progress.metadata.resolved)
     )
     assert retuned.num_steps == 240 and seen[0].burn_in == 80 == retuned.metadata.resolved.burn_in
-    state = begun._records.standing.carry.state
-    cold = jax.vmap(lambda points, at: points[at[0]])(state.replicas.params, state.replica_at)
-    # Without a search and without steps, rung 0 is where the coldest replica was.
+
+
+@pytest.mark.slow
+def test_a_new_burn_in_begins_where_the_replicas_are() -> None:
+    """Without a search and without steps, rung 0 is where the coldest replica was."""
     plain = sample(300, method=rx.posterior(jumps=0))
     state = plain._records.standing.carry.state
     cold = jax.vmap(lambda points, at: points[at[0]])(state.replicas.params, state.replica_at)

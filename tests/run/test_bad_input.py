@@ -95,7 +95,7 @@ BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "draws without the target": ({"draw_rungs": (1,)}, "start with 0"),
     "draws of no rung": ({"draw_rungs": (0, 3)}, "rungs 0 to 2"),
     "batch_size alone": ({"batch_size": 3}, "give the arrays as batches"),
-    "batches of no kind": ({"batches": 3}, "a function of the step, or an iterable"),
+    "batches of no kind": ({"batches": 3}, "or a function of the step"),
     "start of the wrong length": ({"start": rx.per_replica(jnp.zeros((4, 2)))}, r"\(3, ...\)"),
     "starts of the wrong chains": (
         {"start": rx.per_replica(jnp.zeros((2, 4, 2))), "num_chains": 2},
@@ -159,7 +159,7 @@ BAD_TARGETS: dict[str, tuple[Any, dict[str, Any], str]] = {
         {"batches": ROWS, "batch_size": 3, **TEMPERED},
         'write rule="bias_corrected", or batch_size=all rows',
     ),
-    "nothing to iterate": (WITH_BATCHES, {"batches": iter([])}, "itertools.cycle"),
+    "an iterator": (WITH_BATCHES, {"batches": iter([])}, "belongs to rx.bayesian or rx.superv"),
 }
 
 

@@ -35,9 +35,8 @@ def batch_of(step: int):
     [
         lambda: dict(batches=DATA, batch_size=8),
         lambda: dict(batches=batch_of),
-        lambda: dict(batches=(batch_of(step) for step in range(10_000))),
     ],
-    ids=["arrays", "function", "iterable"],
+    ids=["arrays", "function"],
 )
 def test_every_kind_of_batch_resumes_bit_for_bit(tmp_path, batches):
     whole = rx.sample(linear_energy, START, num_steps=90, **LINEAR, **batches())
@@ -46,37 +45,6 @@ def test_every_kind_of_batch_resumes_bit_for_bit(tmp_path, batches):
         resumed = rx.resume(tmp_path / "r", linear_energy, num_steps=90, **batches())
     assert_same_run(resumed, whole)
     assert whole.energies[0, -1] < whole.energies[0, 0]
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_a_function_and_an_iterable_of_the_same_batches_agree():
-    one = rx.sample(linear_energy, START, num_steps=50, batches=batch_of, **LINEAR)
-    feed = (batch_of(step) for step in range(50))
-    with chunks_of(7):
-        other = rx.sample(linear_energy, START, num_steps=50, batches=feed, **LINEAR)
-    assert_same_run(one, other)
-
-
-def test_batches_that_end_stop_the_run_and_keep_what_was_drawn():
-    feed = [batch_of(step) for step in range(20)]
-    with pytest.warns(UserWarning, match="batches ended at step 20"):
-        posterior = rx.sample(linear_energy, START, num_steps=50, batches=feed, **LINEAR)
-    assert posterior.result.code == "batches_ended" and posterior.draws["w"].shape == (1, 20, 3)
-    with pytest.raises(ValueError, match="ended at step 0"):
-        rx.sample(linear_energy, START, num_steps=50, batches=[], **LINEAR)
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_a_finished_run_needs_no_more_batches_than_it_had(tmp_path):
-    folder, feed = tmp_path / "run", [batch_of(step) for step in range(20)]
-    whole = rx.sample(linear_energy, START, num_steps=20, run_dir=folder, batches=feed, **LINEAR)
-    resumed = rx.resume(folder, linear_energy, batches=feed)
-    assert resumed.result.code == whole.result.code == "finished"
-    assert_same_run(resumed, whole)
-    longer = rx.resume(folder, linear_energy, batches=feed, num_steps=30)
-    assert longer.result.code == "batches_ended" and longer.num_steps == 20
-    with pytest.raises(ValueError, match="ended at step 0"):  # by which it is not recognised
-        rx.resume(folder, linear_energy, batches=iter([]))
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

@@ -17,46 +17,31 @@ KEY = jax.random.key(0)
 
 def test_the_first_step_whose_shapes_differ_is_named() -> None:
     made = [np.zeros(3), np.zeros(3), np.zeros(2), np.zeros(3)]
-    source = HostBatches(lambda step: made[step], is_function=True)
+    source = HostBatches(lambda step: made[step])
     with pytest.raises(ValueError, match=r"at step 1 their shapes are \(3,\), at step 2 \(2,\)"):
         source.feed(1, 3, 3)
     with pytest.raises(ValueError, match=r"at step 2 their shapes are \(2,\), at step 3 \(3,\)"):
         source.feed(2, 2, 2)
     trees = [{"a": np.zeros(1)}, (np.zeros(1),)]
     with pytest.raises(ValueError, match="batches differ: at step 0 .*, at step 1"):
-        HostBatches(lambda step: trees[step], is_function=True).feed(0, 2, 2)
+        HostBatches(lambda step: trees[step]).feed(0, 2, 2)
 
 
 def test_the_last_batch_fills_a_chunk_up() -> None:
-    source = HostBatches(iter([np.full(2, k) for k in range(5)]), is_function=False)
-    count, data = source.feed(0, 3, 4)
-    assert count == 3 and data[:, 0].tolist() == [0, 1, 2, 2]
-    count, data = source.feed(3, 3, 4)
-    assert count == 2 and data[:, 0].tolist() == [3, 4, 4, 4]
-    assert source.feed(5, 2, 4) == (0, None)
-    assert source.bytes_per_step(5) == 0, "there is none"
-    assert "The batches ended at step 5; give an iterable" in source.ending(5)
+    source = HostBatches(lambda step: np.full(2, step))
+    count, data = source.feed(1, 3, 5)
+    assert count == 3 and data[:, 0].tolist() == [1, 2, 3, 3, 3]
     assert NoBatches().ending(5) == "The batches ended at step 5."
 
 
 def test_bytes_and_first_batch_are_those_of_a_step() -> None:
-    source = HostBatches(lambda step: {"a": np.zeros((step + 1, 2), np.float32)}, is_function=True)
+    source = HostBatches(lambda step: {"a": np.zeros((step + 1, 2), np.float32)})
     assert [source.bytes_per_step(step) for step in (0, 2)] == [8, 24]
     assert source.first(KEY)["a"].shape == (1, 2)
     with pytest.raises(ValueError, match="gives nothing at step 0"):
-        HostBatches(lambda step: {}, is_function=True).first(KEY)
+        HostBatches(lambda step: {}).first(KEY)
     assert not source.can_refresh and NoBatches().can_refresh and NoBatches().has_all_rows
     assert NoBatches().feed(3, 7, 9) == (7, None) and NoBatches().bytes_per_step(0) == 0
-
-
-@pytest.mark.parametrize("seen", [0, 2, 6])
-def test_an_iterable_is_skipped_whatever_was_looked_at(seen: int) -> None:
-    source = HostBatches((np.full(1, k) for k in range(20)), is_function=False)
-    if seen:
-        source.at(seen - 1)
-    source.skip_to(4)
-    source.skip_to(3)  # it stands beyond
-    assert source.position == 4 and int(source.at(4)[0]) == 4 and int(source.at(6)[0]) == 6
 
 
 # Rows in memory
@@ -128,16 +113,17 @@ def test_rows_are_arrays_of_equally_many() -> None:
 
 def test_what_batches_stand_for() -> None:
     assert as_batches(NoBatches(), None) == NoBatches()
-    assert as_batches(lambda step: step, None).is_function  # type: ignore[attr-defined]
-    for iterable in ([np.zeros(1)], iter([np.zeros(1)]), range(3), (k for k in range(2))):
-        assert not as_batches(iterable, None).is_function  # type: ignore[attr-defined]
+    assert isinstance(as_batches(lambda step: step, None), HostBatches)
+    for stream in ([], iter([np.zeros(1)]), range(3), (k for k in range(2))):
+        with pytest.raises(ValueError, match="A source of batches belongs to rx.bayesian"):
+            as_batches(stream, None)
     for wrong, said in (
         (None, "without batches"),
         (np.zeros(3), "the size of a mini-batch"),
         ((np.zeros(3), jnp.zeros(3)), "the size of a mini-batch"),
-        ("abc", "batches is str"),
-        ({"a": 1}, "batches is dict"),
-        (3, "batches is int"),
+        ("abc", "batches is 'abc'"),
+        ({"a": 1}, "batches is {'a': 1}"),
+        (3, "batches is 3"),
     ):
         with pytest.raises(ValueError, match=said):
             as_batches(wrong, None)

@@ -185,7 +185,7 @@ def forget_a_group(folder: Path) -> None:
     (folder / "records.zarr/draws/zarr.json").unlink()
 
 
-@times(25)
+@times(12)
 @given(damages=DAMAGES)
 @example(damages=[delete_newest])
 @example(damages=[exchange_chunks])

@@ -103,12 +103,12 @@ def test_batches_of_the_host_have_an_array_that_can_be_shared() -> None:
     """The first batch tells; numbers beside its arrays have no rows."""
     made = {"a": np.zeros((4, 2)), "b": np.zeros(3), "c": 5.0}
     for parts, taken in ((2, True), (3, True), (5, False)):
-        for source in ([made], lambda step: {0: made}[step]):
-            if taken:
-                check_rows(as_batches(source, None), parts)
-                continue
-            with pytest.raises(ValueError, match=r"have \[3, 4\] rows, of which no number is"):
-                check_rows(as_batches(source, None), parts)
+        source = as_batches(lambda step: {0: made}[step], None)
+        if taken:
+            check_rows(source, parts)
+            continue
+        with pytest.raises(ValueError, match=r"have \[3, 4\] rows, of which no number is"):
+            check_rows(source, parts)
 
 
 def test_a_single_device_needs_no_mesh(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,10 +62,14 @@ def run(tmp_path_factory) -> rx.Posterior:
     return sampled(target(), rx.sweeps(exact=False), folder)
 
 
+def test_draws_have_the_masses_of_the_modes(run) -> None:
+    assert abs((run.draws[..., 0] > run.draws[..., 1]).mean() - MASS) < 0.05
+
+
+@pytest.mark.slow
 def test_draws_are_as_good_as_those_of_all_rows(run) -> None:
     exact = sampled(target(), rx.sweeps())
     larger, of_all = (x.draws[x.draws[..., 0] > x.draws[..., 1]] for x in (run, exact))
-    assert abs((run.draws[..., 0] > run.draws[..., 1]).mean() - MASS) < 0.05
     sd = of_all.std(axis=0)
     np.testing.assert_allclose(larger.mean(axis=0), of_all.mean(axis=0), atol=0.12 * sd.max())
     np.testing.assert_allclose(larger.std(axis=0), sd, rtol=0.1)
@@ -118,6 +122,7 @@ def of_groups(p, rows):
     return y * p[group] - jax.nn.softplus(p[group])
 
 
+@pytest.mark.slow
 def test_rare_rows_that_are_not_among_some_are_seen_by_the_check() -> None:
     rng = rng_of(5)
     group = rng.random(ROWS) < 0.5

@@ -88,6 +88,7 @@ def test_a_run_that_resumes_is_equal_bit_for_bit(stop, whole, tmp_path) -> None:
     np.testing.assert_array_equal(resumed.jump_weights, whole.jump_weights)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_without_jumps_draws_are_permuted_and_nothing_else() -> None:
     rng = np.random.default_rng(0)

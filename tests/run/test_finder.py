@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from common import rng_of
+from common import rng_of, slow
 
 from replicax.algorithm.target import Target
 from replicax.run.finder import POINTS, cooled, evaluator
@@ -27,7 +27,7 @@ def drawn(energy, d: int, scale: float = 2.0, found: Found | None = None, **more
     return cooled(evaluate, starts, found, ROWS, rng_of(2), **more)
 
 
-@pytest.mark.parametrize("d", [2, 50])
+@pytest.mark.parametrize("d", [2, slow(50)])
 def test_draws_of_a_correlated_normal_have_its_moments(d) -> None:
     sd = np.geomspace(0.01, 1.0, d)
     mix = np.linalg.qr(rng_of(3).normal(size=(d, d)))[0]

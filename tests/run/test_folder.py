@@ -39,7 +39,7 @@ class After(NamedTuple):  # the same fields, of the same shapes, in another orde
 
 def test_a_checkpoint_is_restored_by_path_not_by_position(tmp_path) -> None:
     saved = {"state": Before(up=np.arange(3.0), down=-np.arange(3.0)), "more": [np.ones(2)]}
-    checkpoint.save(tmp_path, 7, checkpoint.copy_arrays(saved))
+    checkpoint.save(tmp_path, 7, checkpoint.by_path(saved))
     like = {"state": After(down=np.empty(3), up=np.empty(3)), "more": [np.empty(2)]}
     restored = checkpoint.restore(tmp_path, 7, like)
     np.testing.assert_array_equal(restored["state"].up, np.arange(3.0))
@@ -50,14 +50,14 @@ def test_a_checkpoint_is_restored_by_path_not_by_position(tmp_path) -> None:
 def test_names_that_look_alike_are_kept_apart(tmp_path) -> None:
     """By path means by the whole path: quotes, dots and slashes in names included."""
     saved = {"a.b": np.ones(1), "a": {"b": np.zeros(1)}, "a/b": np.full(1, 2.0), "c": np.zeros(0)}
-    checkpoint.save(tmp_path, 0, checkpoint.copy_arrays(saved))
+    checkpoint.save(tmp_path, 0, checkpoint.by_path(saved))
     restored = checkpoint.restore(tmp_path, 0, jax.tree.map(np.empty_like, saved))
     jax.tree.map(np.testing.assert_array_equal, restored, saved)
 
 
 @pytest.mark.parametrize("like", [{"a": np.empty(2), "c": np.empty(1)}, {"a": np.empty(3)}])
 def test_a_checkpoint_of_other_arrays_is_refused(tmp_path, like) -> None:
-    checkpoint.save(tmp_path, 0, checkpoint.copy_arrays({"a": np.ones(2), "b": np.ones(1)}))
+    checkpoint.save(tmp_path, 0, checkpoint.by_path({"a": np.ones(2), "b": np.ones(1)}))
     with pytest.raises(ValueError, match="does not fit"):
         checkpoint.restore(tmp_path, 0, like)
 

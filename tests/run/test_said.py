@@ -33,19 +33,6 @@ def sample(target: Any = energy, start: Any = None, **options: Any) -> rx.Poster
     return rx.sample(target, start, **chosen | options)
 
 
-async def asynchronous(progress: Any) -> str:
-    return "stop"
-
-
-def yielding(progress: Any) -> Any:
-    yield "stop"
-
-
-class Callable:
-    async def __call__(self, progress: Any) -> str:
-        return "stop"
-
-
 def loop(x: Any) -> Any:
     def step(state: Any) -> Any:
         return state[0] + 1, state[1] + jnp.sum(x**2)
@@ -80,14 +67,6 @@ SAID = {
     "note that holds itself": (lambda: sample(note=circular), "note must be a dict"),
     "note of a book": (lambda: sample(note={"a": "x" * 2**25}), "note is longer than"),
     "note that is deep": (lambda: sample(note=nested(100_000)), "note must be a dict"),
-    "async callback": (lambda: sample(callback=asynchronous), "callback is async"),
-    "async callbacks": (lambda: sample(callback=[Callable()]), "callback is async"),
-    "part of an async callback": (
-        lambda: sample(callback=functools.partial(asynchronous)),
-        "callback is async",
-    ),
-    "callback that yields": (lambda: sample(callback=yielding), "callback is async or a generator"),
-    "async energy": (lambda: sample(asynchronous), "energy is async"),
     "constant energy": (lambda: sample(lambda x: 0.0), "same number for all params"),
     "constant energy, exact": (
         lambda: sample(lambda x: 0.0, method="posterior"),
@@ -142,10 +121,6 @@ SAID = {
         lambda: sample(jax.jit(lambda x: energy(x - jnp.arange(2)) + jnp.sum(YEARS * x[0]))),
         "The energy holds whole numbers from 1099511627776.*beyond the int32",
     ),
-    "whole numbers of an iterable": (
-        lambda: sample(lambda x, rows: energy(x), batches=iter([YEARS] * 30)),
-        "batches holds whole numbers.*beyond the int32",
-    ),
     "whole numbers of a source": (
         lambda: sample(lambda x, rows: energy(x), batches=lambda step: YEARS),
         "batches holds whole numbers.*beyond the int32",
@@ -195,7 +170,7 @@ def test_rows_that_lose_what_they_say_are_told(rows: np.ndarray, is_lost: bool, 
 
 
 @pytest.mark.filterwarnings("ignore:With mini-batches")
-@pytest.mark.parametrize("kind", ["iterable", "function", "source", "energy", "energy under jit"])
+@pytest.mark.parametrize("kind", ["function", "source", "energy", "energy under jit"])
 def test_rows_that_come_later_or_are_held_are_looked_at_too(kind: str) -> None:
     dates = 2450000.3 + np.linspace(0, 1, 8)
 
@@ -212,8 +187,7 @@ def test_rows_that_come_later_or_are_held_are_looked_at_too(kind: str) -> None:
         if kind.startswith("energy"):
             held = functools.partial(near, rows=dates)
             return sample(jax.jit(held) if kind.endswith("jit") else held, jnp.zeros(()))
-        batches = iter([dates] * 30) if kind == "iterable" else lambda step: dates
-        return sample(near, jnp.zeros(()), batches=batches)
+        return sample(near, jnp.zeros(()), batches=lambda step: dates)
 
     with pytest.warns(UserWarning, match="holds numbers from 2450000.3 to 2450001.3, which JAX"):
         of(dates)

@@ -103,7 +103,7 @@ class Writes(FolderRecords):
 def test_a_state_is_written_once(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
     """At the end of a run the last state may have been written already."""
     monkeypatch.setattr(saver, "final_values", lambda program, carry: {})
-    monkeypatch.setattr(checkpoint, "copy_arrays", lambda tree: {})
+    monkeypatch.setattr(checkpoint, "by_path", lambda tree: {})
     records = Writes()
     with made_saver(records) as made:
         for step in (0, 5, 5, 7):
@@ -158,13 +158,12 @@ def test_the_newest_checkpoints_are_kept(tmp_path, keep: int) -> None:
 
 @pytest.mark.parametrize("like", [np.empty(3), np.empty(2, np.float32)])
 def test_a_checkpoint_of_other_shapes_is_refused(tmp_path, like) -> None:
-    checkpoint.save(tmp_path, 0, checkpoint.copy_arrays({"a": np.ones(2)}))
+    checkpoint.save(tmp_path, 0, checkpoint.by_path({"a": np.ones(2)}))
     with pytest.raises(ValueError, match="does not fit"):
         checkpoint.restore(tmp_path, 0, {"a": like})
 
 
 def test_batches_go_forward_when_a_run_is_rewound() -> None:
-    """One batch at a time, so that a resumed iterable does not hold all that went before."""
     skipped: list[Any] = []
     batches = SimpleNamespace(skip_to=lambda *place: skipped.append(place))
     program: Any = SimpleNamespace(batches=batches)

@@ -211,7 +211,7 @@ def test_bad_arguments_are_refused(call, sentence):
 
 def test_theory_imports_neither_jax_nor_scipy():
     code = (
-        "import sys; from replicax import theory; theory.plan(16, .4); "
+        "import sys; from replicax import theory; theory.optimal_window(16, .4); "
         "assert not {'jax', 'scipy', 'rich'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,11 +1,9 @@
 """Checkpoints by Orbax: arrays saved by their path in a tree, restored into a tree of shapes.
 
-Of several processes each writes the replicas that it has, and the first one all else. A checkpoint
-that was written by so many processes is read by any number.
+Of several processes the first one writes, and all read.
 """
 
 import contextlib
-import itertools
 import logging
 import math
 import os
@@ -19,100 +17,43 @@ from typing import Any
 import jax
 import numpy as np
 
+from replicax.algorithm.kernel import PyTree
 from replicax.errors import TooLarge, check_memory_for
 from replicax.run.storage import files
 from replicax.run.storage.files import Damaged, NotWritten
 
 FOLDER = "checkpoints"
-_PART = "ocdbt.process_"  # and its number: the folder in which Orbax keeps what a process wrote
 _OWN = re.compile(r"\d{1,18}(\.orbax-checkpoint-tmp.*)?")  # a checkpoint, whole or not
-_LISTING = re.compile(rf"\.?\d{{1,18}}\.\d+({files.MARK}){{1,2}}")  # and what is beside them
+# And what earlier versions wrote beside them.
+_LISTING = re.compile(rf"\.?\d{{1,18}}\.\d+({files.MARK}){{1,2}}")
 # All that Orbax writes below a checkpoint.
 _FILES = re.compile(
     r"(_METADATA|_CHECKPOINT_METADATA|_sharding|_strings\.json|commit_success\.txt"
     r"|(array_metadatas|process_metadata)/[\w.-]+"
     r"|(ocdbt\.process_\d+/)?(manifest\.ocdbt|d/[0-9a-f]{32}))(\.__lock)?"
 )
-_MEETINGS = itertools.count()  # a name is used once
-_MEETING_SECONDS = 3600  # a disk may be slow; a process that dies ends the others sooner
 
 
 class Misfit(ValueError):
     """A checkpoint of other arrays than those of this run."""
 
 
-def copy_arrays(tree: Any) -> dict[str, Any]:
+def by_path(tree: PyTree) -> dict[str, np.ndarray]:
     """Return the leaves by path, copied: the loop may write over its own. Empty ones, which Orbax
-    does not take, are left out.
-
-    Arrays of which other processes have parts stay spread, in the memory of the hosts; all
-    processes have to call this.
-    """
+    does not take, are left out."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {_name(path): _copy(leaf) for path, leaf in leaves if leaf.size}
+    return {_name(path): np.array(leaf) for path, leaf in leaves if leaf.size}
 
 
-def _copy(leaf: Any) -> Any:
-    if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable or leaf.is_fully_replicated:
-        return np.array(leaf)
-    return jax.device_put(leaf, leaf.sharding.with_memory_kind("pinned_host"))
-
-
-def save(folder: Path, step: int, arrays: dict[str, Any]) -> str:
-    """Write a checkpoint and wait until it is on the disk; return its digest.
-
-    Every process has to call this; the digest is returned in the first one.
-    """
+def save(folder: Path, step: int, arrays: dict[str, np.ndarray]) -> str:
+    """Write a checkpoint and wait until it is on the disk; return its digest."""
     path = _path(folder, step)
-    count, number = jax.process_count(), jax.process_index()
-    try:
-        with _checkpointer(alone=False) as checkpointer:
-            if number == 0:
-                _make_way(path)
-            checkpointer.save(path, arrays)
-        own = path / f"{_PART}{number}"
-        digests = files.digests_below(path if number == 0 else own, path, synced=True)
-        if count == 1:
-            files.sync(path.parent)
-            return files.combine(digests)
-        others = tuple(f"{_PART}{other}/" for other in range(1, count))
-        if number == 0:
-            digests = {name: x for name, x in digests.items() if not name.startswith(others)}
-        files.write_json(_listing(path, number), digests)
-    finally:  # the others wait
-        _meet(step)
-    return _combine(path) if number == 0 else ""
-
-
-def _listing(path: Path, number: int) -> Path:
-    """Return the file with the digests of what a process wrote, until all is committed."""
-    return path.with_name(f"{path.name}.{number}{files.MARK}")
-
-
-def _combine(path: Path) -> str:
-    """Return the digest of a checkpoint, given what every process says about its part."""
-    digests: dict[str, str] = {}
-    for number in range(jax.process_count()):
-        listing = _listing(path, number)
-        if not listing.exists():
-            raise NotWritten(f"Process {number} could not write its part.")
-        digests |= files.check_digest(listing, files.read_json(listing))
-        listing.unlink()
+    _make_way(path)
+    with _checkpointer() as checkpointer:
+        checkpointer.save(path, arrays)
+    digests = files.digests_below(path, synced=True)
     files.sync(path.parent)
     return files.combine(digests)
-
-
-def _meet(step: int) -> None:
-    """Wait until all processes have written; by messages alone, since devices are at work."""
-    if jax.process_count() == 1:
-        return
-    from orbax.checkpoint import multihost
-
-    multihost.sync_global_processes(
-        f"replicax-{step}-{next(_MEETINGS)}",
-        timeout=_MEETING_SECONDS,
-        processes=set(range(jax.process_count())),
-    )
 
 
 def check(folder: Path, step: int, digest: str | None, most: float = math.inf) -> None:
@@ -134,7 +75,7 @@ def check(folder: Path, step: int, digest: str | None, most: float = math.inf) -
 
 
 def restore(
-    folder: Path, step: int, like: Any, part: bool = False, gone: tuple[str, ...] = ()
+    folder: Path, step: int, like: PyTree, part: bool = False, gone: tuple[str, ...] = ()
 ) -> Any:
     """Return the checkpoint of `step` as a tree like `like`, a tree of shapes or arrays.
 
@@ -222,14 +163,17 @@ def _name(path: tuple) -> str:
 
 
 @contextlib.contextmanager
-def _checkpointer(alone: bool = True) -> Iterator[Any]:
-    """Yield a checkpointer that logs nothing: what goes wrong is raised.
-
-    Unless `alone`, all processes use it together.
-    """
+def _checkpointer() -> Iterator[Any]:
+    """Yield a checkpointer that waits for no other process and logs nothing: what goes wrong is
+    raised."""
     import orbax.checkpoint as ocp
 
-    options = _participants(ocp, alone)
+    number = jax.process_index()
+    options = ocp.options.MultiprocessingOptions(
+        primary_host=number, active_processes={number}, barrier_sync_key_prefix=f"replicax{number}"
+    )
+    if jax.process_count() == 1:
+        options = ocp.options.MultiprocessingOptions()
     handler = ocp.StandardCheckpointHandler(multiprocessing_options=options)
     logger = logging.getLogger("absl")
     level = logger.level
@@ -239,16 +183,3 @@ def _checkpointer(alone: bool = True) -> Iterator[Any]:
             yield checkpointer
     finally:
         logger.setLevel(level)
-
-
-def _participants(ocp: Any, alone: bool) -> Any:
-    """Return options under which this process waits for no other, so that all may read; or under
-    which all write, and meet by messages, not by devices."""
-    count, number = jax.process_count(), jax.process_index()
-    if count == 1:
-        return ocp.options.MultiprocessingOptions()
-    return ocp.options.MultiprocessingOptions(
-        primary_host=number if alone else 0,
-        active_processes={number} if alone else set(range(count)),
-        barrier_sync_key_prefix=f"replicax{number}" if alone else f"replicax-{next(_MEETINGS)}",
-    )

@@ -56,7 +56,7 @@ class NotWritten(OSError):
     """A file that could not be written, or the state of a run."""
 
 
-def is_name(text: Any) -> bool:
+def is_name(text: object) -> bool:
     """Return whether a text is the name of one file or folder."""
     return (
         isinstance(text, str)
@@ -240,14 +240,12 @@ def digest_folder(folder: Path) -> str:
     return combine(digests_below(folder))
 
 
-def digests_below(
-    folder: Path, relative_to: Path | None = None, synced: bool = False
-) -> dict[str, str]:
+def digests_below(folder: Path, synced: bool = False) -> dict[str, str]:
     """Return the digests of all files below a folder, by name, and an empty one for folders;
     `synced` waits until they are on the disk."""
     digests = {}
     for path in folder.rglob("*"):
-        name = path.relative_to(relative_to or folder).as_posix()
+        name = path.relative_to(folder).as_posix()
         digests[name] = digest_file(path) if path.is_file() else ""
         if synced:
             sync(path)

@@ -289,8 +289,8 @@ def check_own(folder: Path) -> None:
 def _refuse_begun(folder: Path) -> None:
     if has_begun(folder):
         raise ValueError(
-            f"{folder} already holds a run; write rx.resume({str(folder)!r}, target) to "
-            "continue it, or choose another run_dir."
+            f"{folder} already holds a run; write rx.resume({str(folder)!r}, target), or `replicax "
+            f"resume {folder}`, to continue it, or choose another run_dir."
         )
 
 

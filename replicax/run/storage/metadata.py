@@ -39,7 +39,8 @@ FILE = files.RUN
 _MOST = 2**53  # of what is counted
 _MOST_INPUTS = 2**30  # numbers of a row
 _KINDS: dict[str, type[Run]] = {"sample": Sampling, "train": Training}
-_UNCOUNTED = "a function of the step", "an iterable"  # kinds of which the rows are not known
+# Kinds of which the rows are not known; the second is of version 0.2.
+_UNCOUNTED = "a function of the step", "an iterable"
 
 
 class NoRun(ValueError):
@@ -71,7 +72,7 @@ _CLASSES = {
 class BatchSpec:
     """Where the mini-batches of a run come from, for readers and to tell two sources apart."""
 
-    kind: str  # such as "none", "arrays", "bayesian, arrays", "epochs", "a source", "an iterable"
+    kind: str  # such as "none", "arrays", "bayesian, arrays", "epochs", "a source"
     num_rows: int | None = None  # None: not known, or no data
     batch_size: int | None = None
 
