@@ -16,7 +16,10 @@ from replicax.run.methods import Method
 from replicax.run.options import Option, Session, options_of
 from replicax.user_code import TargetSpec
 
-NUMERIC = ("--learning-rate", "--temperature", "--noise", "--class-weight")
+NUMERIC = (
+    *("--learning-rate", "--temperature", "--temperatures"),
+    *("--noise-std", "--noise", "--class-weight"),
+)
 DATA, METHOD, RUN, FOLDER = "Model and data", "Method", "Run", "Folder and devices"  # of the help
 _PANELS = {Method: METHOD, NamedProblem: DATA, TargetSpec: DATA, Session: FOLDER}  # others: RUN
 _GROUPS = ("Arguments", DATA, METHOD, RUN, FOLDER, "Options")

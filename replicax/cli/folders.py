@@ -94,7 +94,7 @@ def remember(named: NamedProblem) -> None:
     """Record the code that the user starts a run of, so that its folder need not be confirmed."""
     names = [x for x in (named.model, named.data, named.likelihood) if x and ":" in x]
     if names:
-        user_code.remember(named.to_note(), names)
+        user_code.remember(replace(named, download=False).to_note(), names)
 
 
 def absolute_folder(folder: str | None) -> str | None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from replicax.cli import demo, flags, launch, output, predict, results, resume, sample, train
+from replicax.cli import flags, launch, output, paper, predict, results, resume, sample, train
 from replicax.cli.output import FAULTY_INPUT, FINISHED, INTERRUPTED
 from replicax.errors import EndedBySignal
 from replicax.version import __version__
@@ -48,6 +48,7 @@ def replicax(
     \b
     Start with
       replicax demo                                    sample and plot a posterior with 25 modes
+      replicax plan --replicas 16 --swap-rate 0.4      predict the round trips of a ladder
       replicax sample model.py:energy --chains 4       sample exp(-energy), with nothing to tune
     Networks
       replicax train                                   four small networks on digits, two minutes
@@ -64,7 +65,7 @@ def replicax(
 
 
 for function in (
-    demo.demo, sample.sample, resume.resume, train.train, launch.launch,
+    paper.demo, paper.plan, sample.sample, resume.resume, train.train, launch.launch,
     results.summary, results.plot, results.report, predict.predict,
 ):  # fmt: skip
     app.command(cls=flags.Command)(function)

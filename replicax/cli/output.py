@@ -61,8 +61,8 @@ def as_written(sentence: str, options: dict[str, str]) -> str:
     >>> options = {"method": "--method", "learning_rate": "--learning-rate"}
     >>> as_written("write method=rx.deo_star(learning_rate=(cold, hot)) here", options)
     'write --method deo-star --learning-rate cold hot here'
-    >>> as_written("write bf16=True", {"bf16": "--bf16"})
-    'write --bf16'
+    >>> as_written("write download=True", {"download": "--download"})
+    'write --download'
     """
     sentence = _MADE.sub(_by_name, sentence)
     flags = {name: flag for name, flag in options.items() if flag.startswith("-")}

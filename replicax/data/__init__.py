@@ -15,13 +15,13 @@ from replicax.errors import choose
 NAMES = ("cifar10", "cifar100", "digits")
 
 
-def load(name: str, folder: str | os.PathLike | None = None) -> Dataset:
+def load(name: str, folder: str | os.PathLike | None = None, download: bool = False) -> Dataset:
     """Return the data set called `name`: "cifar10", "cifar100" or "digits".
 
     CIFAR is read from `folder`, by default the environment variable REPLICAX_DATA or
-    ~/.cache/replicax. The digits come with scikit-learn.
+    ~/.cache/replicax; `download` fetches it if it is missing. The digits come with scikit-learn.
     """
     choose("The name of a data set", name, NAMES)
     if name == "digits":
         return load_digits()
-    return load_cifar(name, folder)
+    return load_cifar(name, folder, download)

@@ -26,19 +26,23 @@ _CLASSES = {"cifar10": 10, "cifar100": 100}
 Part = tuple[np.ndarray, np.ndarray]  # uint8 (image, height, width, channel), int32 (image,)
 
 
-def load_cifar(name: str, folder: str | os.PathLike | None = None) -> Dataset:
+def load_cifar(
+    name: str, folder: str | os.PathLike | None = None, download: bool = False
+) -> Dataset:
     """Return "cifar10", or "cifar100" with its hundred fine classes.
 
     Reads from `folder` (see `default_folder`) the archive of the python edition; it must have the
-    published checksum.
+    published checksum. `download` fetches a missing archive.
     """
     choose("The name of a CIFAR data set", name, _PARTS)
     folder = default_folder() if folder is None else check_path("folder", folder)
     path = folder / f"{name.replace('cifar', 'cifar-')}-python.tar.gz"
+    if download and not path.exists():
+        _download(path)
     if not path.exists():
         raise FileNotFoundError(
-            f"{folder} holds no {path.name}. Put it there (from {URL}{path.name}), or name its "
-            "folder (--data-dir)."
+            f"{folder} holds no {path.name}. Put it there (from {URL}), name its folder "
+            "(--data-dir), or write download=True."
         )
     train, test = _read(_published(path), name)
     return Dataset(name, *train, *test, _CLASSES[name], MEAN, STD).check()
@@ -47,6 +51,26 @@ def load_cifar(name: str, folder: str | os.PathLike | None = None) -> Dataset:
 def default_folder() -> Path:
     """Return the environment variable REPLICAX_DATA, or else ~/.cache/replicax."""
     return Path(os.environ.get("REPLICAX_DATA") or "~/.cache/replicax").expanduser()
+
+
+def _download(path: Path) -> None:
+    try:
+        import pooch
+    except ImportError:
+        raise ValueError(
+            f"Downloading needs pooch: run `pip install replicax[data]`, or put {URL}{path.name} "
+            f"into {path.parent} yourself."
+        ) from None
+    try:
+        pooch.retrieve(
+            URL + path.name, f"sha256:{SHA256[path.name]}", fname=path.name, path=path.parent
+        )
+    # Failures of the network are OSErrors, a wrong checksum is a ValueError.
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"{URL}{path.name} could not be downloaded ({error}). Try again later, or put it into "
+            f"{path.parent} yourself."
+        ) from error
 
 
 def _published(path: Path) -> dict[str, bytes]:

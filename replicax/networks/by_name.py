@@ -74,6 +74,7 @@ class NamedProblem:
         metavar="DIR",
         show_default="$REPLICAX_DATA",
     )
+    download: bool = option(False, "Download CIFAR if it is missing.")
     batch_size: int = option(256, "Rows per mini-batch.", show_default="256; digits, FILE.npz: 64")
     augment: bool = option(
         True, "Crop, flip and erase training images.", show_default="on for CIFAR"
@@ -112,7 +113,7 @@ class NamedProblem:
             return None  # of a run that was started in Python
         if not all(isinstance(stored.get(name), str) for name in ("model", "data")):
             return None
-        known = {entry.name: entry.default for entry in fields(cls)}  # earlier versions store more
+        known = {entry.name: entry.default for entry in fields(cls)}  # 0.2 stores a unit, too
         values: dict[str, Any] = {name: x for name, x in stored.items() if name in known}
         for name, value in values.items():
             usual = known[name] if name not in ("model", "data", "data_dir", "likelihood") else ""
@@ -123,6 +124,8 @@ class NamedProblem:
                 is_good = value is None or isinstance(value, type(usual))
             if not is_good:
                 return None
+        # What was downloaded for the run is there; a folder must not write elsewhere.
+        values["download"] = False
         return cls(**values)
 
     def problem(self) -> tuple[Any, Callable]:
@@ -181,7 +184,7 @@ class NamedProblem:
             return read_table(Path(self.data))
         if ":" not in self.data:
             name = choose("--data", self.data, data.NAMES)
-            return data.load(name, self.data_dir)
+            return data.load(name, self.data_dir, self.download)
         dataset = user_code.find_object(self.data)
         if callable(dataset) and not isinstance(dataset, data.Dataset):
             dataset = dataset()

@@ -11,7 +11,6 @@ import numpy as np
 
 from replicax.networks import outcomes, predict
 from replicax.networks.outcomes import Classes, Outcomes, coverage_by_level
-from replicax.networks.task import Supervised
 from replicax.networks.trained import Trained
 from replicax.results import figure_style
 from replicax.results.diagnostics import exchanges

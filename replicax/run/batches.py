@@ -276,7 +276,9 @@ class EpochBatches(_InMemory):
         passes = first + jnp.arange(num_passes)
         return Orders(first, jax.lax.map(lambda number: self.order(key, number), passes))
 
-    def take(self, data: PyTree, plan: Orders | None, drawn: Array, step: Array, place: Array) -> Any:
+    def take(
+        self, data: PyTree, plan: Orders | None, drawn: Array, step: Array, place: Array
+    ) -> Any:
         if plan is None:
             return prepared(self.prepare, drawn, data)
         order = plan.rows[step // self.steps_per_pass - plan.first_epoch]

@@ -1,4 +1,4 @@
-"""Closed forms of the paper: numbers in, numbers out, no JAX."""
+"""Closed forms of the paper and a planner built on them: numbers in, numbers out, no JAX."""
 
 from replicax.theory.noise import (
     ReplicaCount,
@@ -7,6 +7,7 @@ from replicax.theory.noise import (
     optimal_num_replicas,
     swap_probability_under_noise,
 )
+from replicax.theory.planner import plan
 from replicax.theory.round_trips import (
     optimal_window,
     round_trip_rate,

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bad_inputs import Refused
+from bad_inputs import Meant, Refused
 from replicax.cli.main import main
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="replicax-bad-inputs-")
@@ -66,6 +66,15 @@ def target(words: str, text: str, *args: Any) -> Refused:
 
 ROWS = [
     row("samlpe", "samlpe"),
+    row("--replica", "plan", "--replica", "4"),
+    row("--replicas", "plan", "--swap-rate", "0.4"),
+    row("--replicas", "plan", "--replicas", "four", "--swap-rate", "0.4"),
+    row("--replicas", "plan", "--replicas", "1", "--swap-rate", "0.4"),
+    row("--swap-rate", "plan", "--replicas", "4", "--swap-rate", "2"),
+    row("--swap-rate", "plan", "--replicas", "4", "--swap-rate", "nan"),
+    row("--swap-rate", "plan", "--replicas", "4", "--swap-rate", "often"),
+    row("--noise-std", "plan", "--replicas", "4", "--swap-rate", "0.4", "--noise-std", "loud"),
+    row("--temperatures", "plan", "--replicas", "4", "--swap-rate", "0.4", "--noise-std", "1"),
     sample("--steps", "--steps", "0"),
     sample("--steps", "--steps", "many"),
     sample("--steps", "--steps", "1e3"),
@@ -135,4 +144,11 @@ ROWS = [
     row("--on-swap", "train", "--on-swap", "kepe", "--out", OUT),
     row("nowhere", "train", "--init-from", "nowhere", "--out", OUT),
     row("--seed", "train", "--seed", str(2**70), "--out", OUT),
+    Meant(
+        "replicax plan with commas",
+        lambda: run("plan", "--replicas", "4", "--swap-rate", "0.4", "--noise-std", "1,1,1",
+                    "--temperatures", "1,10", "--json"),
+        "as with blanks between the numbers",
+        lambda output: '"num_replicas": 4' in output,
+    ),
 ]  # fmt: skip

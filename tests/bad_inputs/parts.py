@@ -21,6 +21,7 @@ from bad_inputs import (
 )
 from replicax import theory
 from replicax.algorithm.ladder import geometric
+from replicax.theory import planner
 
 SGLD = rx.kernels.sgld()
 NUMBERS_BELOW_0 = {**NOT_NUMBERS, "negative": -0.1, "inf": INF}
@@ -40,6 +41,10 @@ def stepwise(**options: Any) -> Any:
 
 def window_corrected(**options: Any) -> Any:
     return rx.swap.window_corrected(**{"window_correction": 0.1} | options)
+
+
+def plan(**options: Any) -> Any:
+    return planner.plan(**{"num_replicas": 8, "target_swap_rate": 0.4} | options)
 
 
 def of_optax(**options: Any) -> Any:
@@ -180,6 +185,31 @@ LISTED: dict[str, tuple[Any, dict[str, tuple[dict[str, Any], str]]]] = {
             "rate nan": ({"target_swap_rate": NAN}, "target_swap_rate"),
         },
     ),
+    "plan": (
+        plan,
+        {
+            "replicas in words": ({"num_replicas": "many"}, "num_replicas"),
+            "noise alone": ({"energy_noise_std": 1.0}, "temperatures"),
+            "temperatures alone": ({"temperatures": (1.0, 2.0)}, "energy_noise_std"),
+            "temperatures decrease": (
+                {"energy_noise_std": 1.0, "temperatures": (2.0, 1.0)},
+                "temperatures",
+            ),
+            "temperatures in words": (
+                {"energy_noise_std": 1.0, "temperatures": "cold"},
+                "temperatures",
+            ),
+            "noise negative": (
+                {"energy_noise_std": -1.0, "temperatures": (1, 2)},
+                "energy_noise_std",
+            ),
+            "noise in words": (
+                {"energy_noise_std": "a", "temperatures": (1, 2)},
+                "energy_noise_std",
+            ),
+            "params in words": ({"num_params": "many"}, "num_params"),
+        },
+    ),
 }
 CROSSED = [
     (
@@ -220,6 +250,12 @@ MEANT = [
         lambda: rx.kernels.momentum(0),
         "plain SGD",
         lambda kernel: kernel.traits.spec["decay"] == 0,
+    ),
+    Meant(
+        "plan: no noise",
+        lambda: plan(energy_noise_std=0.0, temperatures=(1, 2)),
+        "four replicas are enough",
+        lambda answer: answer["num_replicas_worth_having"]["corrected"]["num_replicas"] == 4,
     ),
     Meant(
         "schedule: a window of NumPy",

@@ -1,4 +1,4 @@
-"""The command line as a whole: help, wrong input."""
+"""The command line as a whole: help, plans, wrong input."""
 
 import os
 import resource
@@ -14,6 +14,7 @@ from command_line import (
     REPOSITORY,
     STAR,
     run_failing,
+    run_json,
     run_program,
     strict_json,
     write_run,
@@ -26,7 +27,7 @@ from replicax.cli import output
 from replicax.cli.main import main
 from replicax.user_code import TargetSpec
 
-COMMANDS = ("demo", "sample", "resume", "summary", "plot")
+COMMANDS = ("demo", "plan", "sample", "resume", "summary", "plot")
 
 
 # help
@@ -87,6 +88,30 @@ def test_version(capsys):
     assert capsys.readouterr().out == f"replicax {rx.__version__}\n"
 
 
+# plan
+
+
+def test_plan_prints_the_keys_that_others_rely_on(capsys):
+    answer = run_json(capsys, "plan", "--replicas", 16, "--swap-rate", 0.4)
+    assert (answer["window"], answer["window_exact"]) == (8, 7)
+    for name in ("round_trip_time", "round_trips_per_1000_steps"):
+        assert set(answer[name]) == {"adj", "seo", "deo", "deo_star"}
+    assert answer["round_trip_time"]["deo"] == pytest.approx(752)
+
+
+@pytest.mark.parametrize("ends", [("1", "10"), ("1,10",), ("1", "4", "10")])
+def test_plan_reads_several_numbers(capsys, ends):
+    answer = run_json(capsys, "plan", "--replicas", 3, "--swap-rate", 0.4, "--noise-std", 3,
+                   "--temperatures", *ends)  # fmt: skip
+    assert answer["num_replicas_worth_having"]["corrected"]["num_replicas"] >= 1
+
+
+def test_plan_is_a_table_for_people(capsys):
+    assert main(["plan", "--replicas", "16", "--swap-rate", "0.4"]) == 0
+    shown = capsys.readouterr().out
+    assert "DEO*" in shown and "49.75" in shown
+
+
 # wrong input
 
 
@@ -94,8 +119,10 @@ def test_version(capsys):
     "args, sentence",
     [
         (["sampel"], "Did you mean 'sample'?"),
-        (["sample"], "See `replicax sample --help`."),
-        (["sample", "model.py:energy", "--steps", "many"], "'--steps'"),
+        (["plan", "--replicas", "16"], "Missing option '--swap-rate'. See `replicax plan --help`."),
+        (["plan", "--replicas", "many", "--swap-rate", "0.4"], "'--replicas'"),
+        (["plan", "--replicas", "1", "--swap-rate", "0.4"], "at least 2"),
+        (["plan", "--replicas", "16", "--swap-rate", "1.4"], "between 0 and 1"),
         (["sample", "model.py:enrgy", *QUICK], "Did you mean 'energy'?"),
         (["sample", "modle.py:energy", *QUICK], "Did you mean 'model.py'?"),
         (["sample", "model.py", *QUICK], "it defines energy, of_batch"),

@@ -158,10 +158,10 @@ def test_a_file_without_a_name_is_not_looked_into(end, state, tmp_path, capsys):
     assert not mark.exists()
 
 
-def test_a_note_of_other_types_names_nothing():
-    task = {"model": "mlp", "data": "cifar10", "data_dir": "/elsewhere"}
+def test_a_folder_downloads_nothing():
+    task = {"model": "mlp", "data": "cifar10", "download": True, "data_dir": "/elsewhere"}
     named = NamedProblem.from_note({"task": task})
-    assert named is not None and named.data_dir == "/elsewhere"
+    assert named is not None and not named.download
     assert NamedProblem.from_note({"task": {**task, "batch_size": "x"}}) is None
     deep: list = [0.1]
     for _ in range(900):

@@ -105,7 +105,7 @@ def test_a_missing_archive_is_told_with_the_remedy(here, capsys, tmp_path):
     options = ["--data", "cifar100", "--data-dir", str(tmp_path / "none")]
     message = run_failing(capsys, "train", *options)
     assert "none holds no cifar-100-python.tar.gz. Put it there (from https://" in message
-    assert "or name its folder (--data-dir)" in message
+    assert "name its folder (--data-dir), or write --download" in message
 
 
 def test_a_damaged_archive_is_told_with_its_checksum(here, capsys, tmp_path):

@@ -1,5 +1,7 @@
 """CIFAR from tiny archives in the published format."""
 
+import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -44,10 +46,42 @@ def test_a_pickle_that_is_not_published_is_not_opened(tmp_path: Path) -> None:
 
 
 def test_missing_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(FileNotFoundError, match="cifar-10-python.tar.gz.*--data-dir"):
+    with pytest.raises(FileNotFoundError, match="cifar-10-python.tar.gz.*download=True"):
         load_cifar("cifar10", tmp_path / "nowhere")
     monkeypatch.setenv("REPLICAX_DATA", str(tmp_path / "elsewhere"))
     with pytest.raises(FileNotFoundError, match="elsewhere holds no cifar-100"):
         load("cifar100")
     with pytest.raises(ValueError, match="Did you mean 'cifar100'"):
         load("cifar-100")
+
+
+def test_downloads_are_checked_and_happen_once(tmp_path: Path, monkeypatch) -> None:
+    path = write_cifar(tmp_path, "cifar100")
+    publish(monkeypatch, path)
+    requests = []
+
+    def retrieve(url: str, known_hash: str, fname: str, path: Path) -> None:
+        requests.append((url, known_hash))
+        path.mkdir()
+        (path / fname).write_bytes((tmp_path / fname).read_bytes())
+
+    monkeypatch.setitem(sys.modules, "pooch", types.SimpleNamespace(retrieve=retrieve))
+    for _ in range(2):
+        dataset = load_cifar("cifar100", tmp_path / "new", download=True)
+        assert_is(dataset, "cifar100")
+    url = "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz"
+    assert requests == [(url, f"sha256:{cifar.SHA256[path.name]}")], (
+        "fetched once, with its checksum"
+    )
+
+
+def test_downloads_that_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def retrieve(*_, **__) -> None:
+        raise ConnectionError("no route")
+
+    monkeypatch.setitem(sys.modules, "pooch", types.SimpleNamespace(retrieve=retrieve))
+    with pytest.raises(ValueError, match=r"could not be downloaded \(no route\)"):
+        load_cifar("cifar10", tmp_path, download=True)
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    with pytest.raises(ValueError, match=r"pip install replicax\[data\]"):
+        load_cifar("cifar10", tmp_path, download=True)
