@@ -164,7 +164,7 @@ class NamedProblem:
             return None
         if ":" not in self.likelihood or has_classes:
             return choose("--likelihood", self.likelihood, KINDS if has_classes else tuple(KNOWN))
-        law = user_code.find_object(self.likelihood, self.directory)
+        law = user_code.find_object(self.likelihood)
         if not isinstance(law, Likelihood):
             raise ValueError(f"{self.likelihood} is {show(law)}; it must be an rx.Likelihood.")
         return law
