@@ -122,25 +122,26 @@ def _leapfrog(
 ) -> tuple:
     """Return (params, velocity, Evaluated) after `num_steps` leapfrog steps of a `length`."""
 
-    def kick(velocity: PyTree, at: Evaluated, share: float | Array) -> Any:
+    def kick(velocity: PyTree, at: Evaluated, share: float) -> Any:
         return jax.tree.map(jnp.subtract, velocity, force(at, lambda: share * length))
 
     def drift(params: PyTree, velocity: PyTree) -> Any:
         return jax.tree.map(jnp.add, params, along(velocity, lambda: length))
 
-    def one_step(step: Any, orbit: tuple) -> tuple:
-        params, velocity, _ = orbit
+    def one_step(_: Any, orbit: tuple) -> tuple:
+        params, velocity, at = orbit
         params = drift(params, velocity)
         at = evaluate(params)
-        share = jnp.where(step == num_steps - 1, 0.5, 1.0).astype(length.dtype)
-        return _same_types((params, kick(velocity, at, share), at), start)
+        return _same_types((params, kick(velocity, at, 1.0), at), start)
 
     params, velocity, at = start
     orbit = _same_types((params, kick(velocity, at, 0.5), at), start)
-    # The last step is in the loop, too: another copy of the energy would have to be compiled.
-    return (
-        one_step(0, orbit) if num_steps == 1 else jax.lax.fori_loop(0, num_steps, one_step, orbit)
-    )
+    if num_steps > 1:
+        orbit = jax.lax.fori_loop(0, num_steps - 1, one_step, orbit)
+    params, velocity, _ = orbit
+    params = drift(params, velocity)
+    end = evaluate(params)
+    return params, kick(velocity, end, 0.5), end
 
 
 def _log_length(whitened: Any) -> Array:

@@ -218,8 +218,9 @@ class Posterior:
     def jumps(self) -> dict[str, Any] | None:
         """How the coldest replica jumped since the mixture is frozen: `proposals` after each step,
         `accepted`, a rate by chain, `longest`, the most that were refused in a row by chain, the
-        `components` of the mixture, and the `evaluations` of the energy, those of the whole run by
-        what spent them; None for runs that learn none."""
+        `components` of the mixture, the steps of the burn-in that were `spared` because nothing was
+        left to learn, and the `evaluations` of the energy, those of the whole run by what spent
+        them; None for runs that learn none."""
         final = self._records.final
         if "jumps.proposals" not in final:
             return None
@@ -230,6 +231,7 @@ class Posterior:
             "accepted": final["jumps.accepted"] / proposals,
             "longest": final["jumps.longest"],
             "components": components,
+            "spared": int(final.get("learning.spared", 0)),  # sweeps have no burn-in of steps
             "evaluations": self._evaluations(),
         }
 

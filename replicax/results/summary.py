@@ -300,6 +300,9 @@ def _jump_rows(jumps: dict[str, Any], when: str) -> list[tuple[str, str]]:
     if jumps["covers"]:
         words = "{share:.1%} ± {error:.1%} of the draws".format(**jumps["covers"])
         rows.append(("the mixture covers", words))
+    if jumps["spared"]:
+        words = f"{jumps['spared']:,} steps sooner than planned: nothing was left to learn"
+        rows.append(("the burn-in ended", words))
     spent = ", ".join(f"{name} {count:,}" for name, count in jumps["evaluations"].items())
     return [*rows, ("energies evaluated", spent)]
 

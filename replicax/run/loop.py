@@ -36,8 +36,7 @@ def run(
     """
     with interruptible() as signals, Saver(records, program, evaluation) as saver:
         with _watching(program, carry, session) as watchers, contextlib.closing(program.batches):
-            chunks = Chunks(program, carry, compute)
-            result = _loop(chunks, carry, saver, watchers, signals)
+            result = _loop(program, carry, saver, watchers, signals, compute)
         saver.finish(result)
     if signals and is_first():
         print(result.sentence, file=sys.stderr, flush=True)
@@ -46,14 +45,15 @@ def run(
 
 
 def _loop(
-    chunks: Chunks,
+    program: Program,
     carry: Carry,
     saver: Saver,
     watchers: list[Callback],
     signals: list[int],
+    compute: Callable | None,
 ) -> Result:
     """Run chunk after chunk, and return how the run ended."""
-    program, result = chunks.program, None
+    chunks, result = Chunks(program, carry, compute), None
     if program.mesh is not None:
         carry = devices.place(program.mesh, carry)
     if saver.records.shared is not None:
