@@ -35,10 +35,10 @@ SAMPLES = METHODS[:3]
 PLACES = ("in range", "in the gap", "outside")
 NETWORKS = 10
 READING = """`sghmc-pt` and `sgld` are right here, by this measure, in every place;
-`ensemble-then-sample` has one ratio of 1.11 outside the rows, with the second seed. The other methods have another aim:
-the spread of their networks is an eighth of the posterior's or less. Two seeds show what a run
-varies by; what has no row has not been run. One run of the wider network was told that its members
-had not mixed, by an R-hat of 1.20; it was right."""
+`ensemble-then-sample` has one ratio of 1.11 outside the rows, with the second seed. The other
+methods have another aim: the spread of their networks is an eighth of the posterior's or less. Two
+seeds show what a run varies by; what has no row has not been run. One run of the wider network was
+told that its members had not mixed, by an R-hat of 1.20; it was right."""
 CLOSING = """Without rows of our methods this comparison has not been run: nothing is said here of
 networks of convolutions."""
 IMAGES, TESTS, CHAINS, KEPT, LEAPFROG = 1000, 500, 3, 30, 20
