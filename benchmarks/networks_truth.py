@@ -34,9 +34,15 @@ METHODS = (
 SAMPLES = METHODS[:3]
 PLACES = ("in range", "in the gap", "outside")
 NETWORKS = 10
-READING, CLOSING = "", ""
-IMAGES, TESTS, CHAINS, KEPT, LEAPFROG = 1000, 500, 3, 40, 30
-CNN = {"epochs": 60, "batch_size": 50, "networks": 4}
+READING = """`sghmc-pt` and `sgld` are right here, by this measure, in every place;
+`ensemble-then-sample` has one ratio of 1.11 outside the rows, with the second seed. The other
+methods have another aim: the spread of their networks is an eighth of the posterior's or less. Two
+seeds show what a run varies by; what has no row has not been run. One run of the wider network was
+told that its members had not mixed, by an R-hat of 1.20; it was right."""
+CLOSING = """Without rows of our methods this comparison has not been run: nothing is said here of
+networks of convolutions."""
+IMAGES, TESTS, CHAINS, KEPT, LEAPFROG = 1000, 500, 3, 30, 20
+CNN = {"epochs": 40, "batch_size": 50, "networks": 3}
 
 
 def method_of(name):
@@ -316,7 +322,7 @@ def _digits(found):
     chains = [found[f"hmc {n}"] for n in range(CHAINS) if f"hmc {n}" in found]
     rows = ["| | agreement | variation | NLL | accuracy | heating | told | s |", "|---" * 8 + "|"]
     probs = [np.array(one["probs"]) for one in chains]
-    for number, one in enumerate(probs):
+    for number, one in enumerate(probs if len(probs) > 1 else []):
         others = np.mean(probs[:number] + probs[number + 1 :], axis=0)
         near, chain = agreement(one, others), chains[number]
         cells = (
@@ -360,7 +366,7 @@ def main():
     path = options.out / "networks-truth.json"
     found = json.loads(path.read_text()) if path.exists() else {}
     for name, make in parts().items():
-        wanted = any(word in name for word in options.only) and not options.page
+        wanted = any(name.startswith(word) for word in options.only) and not options.page
         if name in found or not wanted:
             continue
         began = time.process_time()

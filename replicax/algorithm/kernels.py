@@ -37,6 +37,7 @@ _NO_LAW = (
     'write kernel="momentum", "sghmc" or "preconditioned" instead.'
 )
 
+_FORGETS = 10  # a momentum is kept for a tenth of all moves so far
 _TRAINING_DECAY = 0.9  # of the momentum where there is no noise
 
 
@@ -86,12 +87,13 @@ class Gathered(NamedTuple):
     """The memory of `underdamped`."""
 
     momentum: PyTree
+    moves: Array  # with noise, so far
     count: Array  # steps since the start
     gradient: PyTree  # sum over the mini-batches since the last move
     batches: Array  # their number
 
 
-def underdamped(decay: float = 0.99, num_batches: int = 1) -> Kernel:
+def underdamped(decay: float = 0.995, num_batches: int = 1) -> Kernel:
     """Langevin dynamics with a momentum, in a symmetric splitting (BAOAB, Leimkuhler and Matthews
     2013), with one gradient for each move.
 
@@ -102,41 +104,46 @@ def underdamped(decay: float = 0.99, num_batches: int = 1) -> Kernel:
     have their exact law for every eta that is stable. g is the mean over `num_batches`
     mini-batches, which have no noise where they are all rows, and a replica moves in the last of so
     many steps. At temperature 0 it trains, in every step, as momentum SGD with a decay of 0.9 at
-    most. When a replica swaps under a rule that uses temperatures, its momentum is multiplied by
-    sqrt(tau' / tau).
+    most. After k moves with noise it is k / (k + 10) at most: the first one draws the momentum, and
+    what a start has too much of energy is soon lost. When a replica swaps under a rule that uses
+    temperatures, its momentum is multiplied by sqrt(tau' / tau).
     """
     check_number("decay", decay, lambda x: 0 <= x < 1, "underdamped needs 0 <= decay < 1")
     at_least("num_batches", num_batches, 1)
 
     def init(params: PyTree) -> Replica:
         zeros, none = jax.tree.map(jnp.zeros_like, params), jnp.array(0, jnp.int32)
-        return Replica(params, Gathered(zeros, none, zeros if num_batches > 1 else (), none))
+        gathered = zeros if num_batches > 1 else ()
+        return Replica(params, Gathered(zeros, none, none, gathered, none))
 
-    def move(noise: Any, params: PyTree, momentum: PyTree, gradient: PyTree, rung: Ladder) -> tuple:
-        length = jnp.sqrt(rung.learning_rate)
-        kept = jnp.where(rung.temperature > 0, decay, min(decay, _TRAINING_DECAY))
+    def move(noise: Any, replica: Replica, gradient: PyTree, rung: Ladder) -> tuple:
+        params, momentum = replica.params, replica.memory.momentum
+        length, is_hot = jnp.sqrt(rung.learning_rate), rung.temperature > 0
+        moves = replica.memory.moves
+        kept = jnp.minimum(decay, moves / (moves + _FORGETS))
+        kept = jnp.where(is_hot, kept, min(decay, _TRAINING_DECAY))
         std = jnp.sqrt((1 - jnp.square(kept)) * rung.temperature)
         before = jax.tree.map(lambda p, g: p - length * g, momentum, gradient)
         after = jax.tree.map(lambda p: kept * p, before)
         if noise is not None:
             after = _add_noise(after, noise, std)
         drift = lambda x, p, q: x + length / 2 * (p + q)  # noqa: E731
-        return jax.tree.map(drift, params, before, after), after
+        return jax.tree.map(drift, params, before, after), after, moves + is_hot
 
     def step(noise: Any, replica: Replica, evaluate: Callable, rung: Ladder):
         energy, gradient = evaluate(replica.params)
-        momentum, count, gathered, batches = replica.memory
+        momentum, moves, count, gathered, batches = replica.memory
         if num_batches == 1:
-            params, momentum = move(noise, replica.params, momentum, gradient, rung)
-            memory = Gathered(momentum, count + 1, (), batches)
+            params, momentum, moves = move(noise, replica, gradient, rung)
+            memory = Gathered(momentum, moves, count + 1, (), batches)
             return _same_dtypes(Replica(params, memory), replica), energy, None
         gathered, batches = jax.tree.map(jnp.add, gathered, gradient), batches + 1
         mean = jax.tree.map(lambda g: g / batches, gathered)
-        moved = move(noise, replica.params, momentum, mean, rung)
-        moves = (rung.temperature <= 0) | ((count + 1) % num_batches == 0)
-        params, momentum = select(moves, moved, (replica.params, momentum))
-        left = select(moves, jax.tree.map(jnp.zeros_like, gathered), gathered)
-        memory = Gathered(momentum, count + 1, left, jnp.where(moves, 0, batches))
+        moved = move(noise, replica, mean, rung)
+        is_last = (rung.temperature <= 0) | ((count + 1) % num_batches == 0)
+        params, momentum, moves = select(is_last, moved, (replica.params, momentum, moves))
+        left = select(is_last, jax.tree.map(jnp.zeros_like, gathered), gathered)
+        memory = Gathered(momentum, moves, count + 1, left, jnp.where(is_last, 0, batches))
         return _same_dtypes(Replica(params, memory), replica), energy, None
 
     def change_rung(replica: Replica, old: Ladder, new: Ladder) -> Replica:

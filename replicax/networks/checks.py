@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _FEWEST_DRAWS = 8  # of each member, for R-hat
 _PAIRS = 16  # of rows, at which predictions are compared
-_UNMIXED = 1.3  # R-hat
+_UNMIXED = 1.2  # R-hat
 _WORSE = 10  # times the score by chance: nothing can be learnt from such a network
 
 

@@ -192,14 +192,15 @@ def kinetic_heating(trained: "Trained") -> tuple[float, float] | None:
 
 
 def kinetic_problem(trained: "Trained") -> str | None:
-    """Return a sentence about networks whose momentum is too hot; None if it is not."""
+    """Return a sentence about networks whose momentum is too hot or too cold; None if it is not."""
     found = kinetic_heating(trained)
-    if found is None or not found[0] - 2 * found[1] > _HOT:
+    if found is None or not abs(found[0]) - 2 * found[1] > _HOT:
         return None
+    state, spread = ("hotter", "wide") if found[0] > 0 else ("colder", "narrow")
     rate = float(trained.learning_rates[0, 0]) * trained.energy_scale
     smaller = written(trained.method, f'learning_rate={rate / 4:.2g}, kernel="underdamped"')
     return (
-        f"The momentum of the networks is {found[0]:.0%} hotter than their temperature, and their "
-        "spread too wide: they have not come to rest since their start, or their steps are too "
-        f"long. Write a longer burn_in, in which rates are measured, or method={smaller}."
+        f"The momentum of the networks is {abs(found[0]):.0%} {state} than their temperature, and "
+        f"their spread too {spread}: they have not come to rest since their start, or their steps "
+        f"are too long. Write a longer burn_in, in which rates are measured, or method={smaller}."
     )

@@ -91,10 +91,12 @@ def with_moves(problem: Supervised, method: Method, run: Training, start: Any) -
     """Return the method with the number of steps for one move, where it leaves it open: as few as
     keep the gradient of a network in a step cheap, and at most those of an epoch."""
     batches = problem.batches
-    if not method.measures_rates or method.steps_per_move is not None:
+    if not method.measures_rates:
         return method
     if not isinstance(batches, EpochBatches):  # a source, which has the rows of a step
         return replace(method, steps_per_move=batches.steps_per_epoch)
+    if method.steps_per_move is not None:
+        return replace(method, steps_per_move=batches.steps_to_see_all(method.steps_per_move))
     if method.has_ladder:  # replicas change their rung between any two steps
         return replace(method, steps_per_move=1)
     point = _networks(problem, start, run)
@@ -109,7 +111,8 @@ def with_moves(problem: Supervised, method: Method, run: Training, start: Any) -
     costs: Any = jax.jit(jax.grad(loss)).lower(*point, rows).cost_analysis() or {}
     of_all = float(costs.get("flops", 0.0)) * batches.num_rows / batches.batch_size
     steps = int(np.clip(np.ceil(of_all / _CHEAP), 1, batches.steps_per_epoch))
-    return replace(method, steps_per_move=min(range(steps, 2 * steps), key=batches.seen_twice))
+    ways = sorted({batches.steps_to_see_all(number) for number in range(steps, 2 * steps)})
+    return replace(method, steps_per_move=min(ways, key=batches.seen_twice))
 
 
 def _guessed(problem: Supervised, method: Method, run: Training) -> Method:

@@ -251,6 +251,10 @@ class EpochBatches(_InMemory):
     def steps_per_epoch(self) -> int:
         return -(-self.num_rows // self.batch_size)
 
+    def steps_to_see_all(self, num_steps: int) -> int:
+        """Return in how many steps of equal size all rows are seen, of at most `num_steps`."""
+        return -(-self.num_rows // -(-self.num_rows // num_steps))
+
     def seen_twice(self, num_steps: int) -> int:
         """Return how many rows are seen twice where so many steps of equal size see all."""
         return num_steps * -(-self.num_rows // num_steps) - self.num_rows

@@ -167,7 +167,8 @@ def check_rows(batches: Batches, parts: int) -> None:
     if isinstance(batches, HostBatches):
         sizes = {len(leaf) for leaf in jax.tree.leaves(batches.at(0)) if np.ndim(leaf)}
     else:  # all rows can be shared, however many they are
-        sizes = {0 if batches.has_all_rows else batches.batch_size}  # type: ignore[attr-defined]
+        rows = getattr(batches, "rows_seen", batches.batch_size)  # type: ignore[attr-defined]
+        sizes = {0 if batches.has_all_rows else rows}
     if all(size % parts for size in sizes):
         raise ValueError(
             f"{parts} devices are to share each replica (data_parallel), and batches have "

@@ -1,6 +1,7 @@
 """Networks that are sampled at measured rates: the law where the posterior is known, the rates, and
 what is told of networks that are too hot or have not mixed."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,9 @@ import replicax as rx
 from replicax.algorithm.ladder import Ladder
 from replicax.networks.checks import find_rhat, mixing_problem
 from replicax.networks.rates import KINETIC, kinetic_problem
+from replicax.networks.starting import with_moves
+from replicax.networks.tempered import posed
+from replicax.run.options import Training
 
 ROWS, SIZE, KNOWN, NOISE, DECAY, MEMBERS = 48, 16, 8, 0.5, 0.5, 40
 RANDOM = np.random.default_rng(0)
@@ -72,7 +76,7 @@ METHODS = {
 def test_linear_networks_have_the_law_of_their_posterior_and_no_other(name: str) -> None:
     trained = sampled(METHODS[name], 500)
     weights, (mean, precision) = np.asarray(trained.networks.params["w"], float), posterior()
-    assert len(weights) > 1000 and abs(trained.heating) < 0.05
+    assert len(weights) > 1000 and abs(trained.heating) < 0.1
     assert_allclose(spread(weights, precision), 1.0, atol=0.12)
     assert np.max(np.abs(weights.mean(axis=0) - mean) * np.sqrt(np.diag(precision))) < 0.25
     # Off by 20 %, each is seen in the directions that depend on it.
@@ -95,6 +99,20 @@ def test_rates_are_measured_in_the_burn_in_and_frozen_before_the_first_network_i
         name: getattr(trained, name) for name in ("_target", "_records", "metadata", "networks")
     }, points=({"w": trained.points[0]["w"] + order}, {}))  # fmt: skip
     assert find_rhat(apart) > 2 > find_rhat(trained)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("wanted", [1, 2, 6, 7, 20, 48])
+def test_the_steps_of_a_move_see_every_row(wanted: int) -> None:
+    """In a row, from whatever step a move begins with: as many as are promised, and no row not."""
+    method, run = rx.sgld(steps_per_move=wanted), Training(epochs=2, num_replicas=2)
+    method = with_moves(problem(), method, run, None)
+    batches = replace(posed(problem(), method).batches, data=np.arange(ROWS))
+    count = method.steps_per_move
+    assert count == batches.steps_per_pass <= wanted
+    plan = batches.plan(jax.random.key(0), jnp.array(0), 3 * count)
+    taken = [batches.take(batches.data, plan, None, jnp.array(k), None) for k in range(3 * count)]
+    for first in range(0, 3 * count, count):
+        assert len(np.unique(np.concatenate(taken[first : first + count]))) == ROWS
 
 
 def test_a_move_on_gathered_batches_is_that_on_all_rows() -> None:

@@ -9,6 +9,7 @@ from replicax.run.methods import METHODS, Method
 from replicax.run.storage.files import Damaged
 
 _OPEN: dict[str, Any] = {entry.name: entry.default for entry in fields(Method)}
+_KERNELS = {"sghmc-pt": {"kernel": "sghmc"}, "sgld": {"kernel": "sgld"}}  # others now
 # What the methods of networks of 0.2 left open; the rest is as it still is.
 _NETWORKS: dict[str, Any] = _OPEN | {
     "learning_rate": 0.005,
@@ -140,7 +141,8 @@ def _training(
     run["on_nonfinite"] = options["on_nonfinite"]
     chosen = training["method"]
     if isinstance(chosen, str):
-        known = {name: x for name, x in vars(METHODS[chosen]()).items() if x is not None}
+        made = METHODS[chosen](**_KERNELS.get(chosen, {}))
+        known = {name: x for name, x in vars(made).items() if x is not None}
         chosen = {"learning_rate": _RATES.get(chosen, 0.005)} | known
     method = _NETWORKS | chosen
     given = {name: training.get(name) for name in (*_METHOD, *_OF_NETWORKS)}
