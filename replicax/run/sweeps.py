@@ -83,8 +83,9 @@ def choose(task: Any, method: Any, at: Any, given: dict[str, Any]) -> Choice:
         return Choice(
             False, f"mini-batches, as batch_size={task.batches.describe().batch_size} says"
         )
-    if method != as_method("posterior") or told:
-        by = f"{told[0]} is given" if told else "the method is given"
+    if method != as_method("posterior") or told or task.usual_replicas:
+        by = "the method is given" if task.usual_replicas is None else "the posterior has one mode"
+        by = f"{told[0]} is given" if told else by
         return Choice(False, f"all rows in every step of the ladder, because {by}")
     d = num_parameters(task.start_from(at))
     if not d or d > MOST_DENSE or task.num_rows <= _num_some(d, task.num_rows):
