@@ -90,8 +90,9 @@ def choose(task: Any, method: Any, at: Any, given: dict[str, Any]) -> Choice:
         return Choice(True, f"sweeps over all rows, {task.block_rows:,} of them at a time")
     if not task.has_exact_energies:
         return Choice(False, f"mini-batches of {task.block_rows:,} rows, as the method is given")
-    if not is_open or told:
-        by = f"{told[0]} is given" if told else "the method is given"
+    if not is_open or told or task.usual_replicas:
+        by = "the method is given" if task.usual_replicas is None else "the posterior has one mode"
+        by = f"{told[0]} is given" if told else by
         return Choice(False, f"all rows in every step of the ladder, because {by}")
     return _by_cost(num_parameters(task.start_from(at)), task.num_rows)
 
