@@ -262,6 +262,7 @@ def test_intervals_of_a_mixture_hold_as_many_targets_as_they_say(name: str) -> N
     below = np.asarray(sums.below) / 4
     off = Numbers(counts((11.0,))) if name == "poisson" else law
     wrong = quick_jit(off.average)(outputs * 1.2, drawn, jnp.asarray(weights))
+    assert abs(below.mean() - 0.5) < 4 / np.sqrt(12 * len(GRID)), "uniform"
     for level in (0.5, 0.95):
         ends = jax.jit(law.combine, static_argnums=(2, 3))(outputs, jnp.asarray(weights), "", level)
         found = law.finished(ends)
