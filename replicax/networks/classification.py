@@ -201,7 +201,7 @@ def _logits(network: Network, law: Classes, name: str) -> Callable[..., tuple[Ar
     wanted = (1, 2) if law.kind not in (ORDINAL, MULTILABEL) and count == 2 else (count,)
 
     def logits(params: Any, model_state: Any, images: Array, train: bool) -> tuple[Array, Any]:
-        params, cuts = (params, jnp.zeros(0)) if added is None else added.split(params)
+        params, cuts = (params, None) if added is None else added.split(params)
         values, model_state = apply_network(network, params, model_state, images, train)
         values = values[:, None] if jnp.ndim(values) == 1 and 1 in wanted else values
         if jnp.ndim(values) != 2 or values.shape[-1] not in wanted:
@@ -212,7 +212,7 @@ def _logits(network: Network, law: Classes, name: str) -> Callable[..., tuple[Ar
                 f"The network has outputs of shape {jnp.shape(values)} for {len(images)} images; "
                 f"{name} has {has}."
             )
-        if law.kind == ORDINAL:
+        if cuts is not None:
             return _log_probabilities_in_order(values, cuts), model_state
         return two_logits(values, each=law.kind == MULTILABEL), model_state
 

@@ -430,7 +430,7 @@ def test_a_run_started_in_python_says_how_to_continue_and_that_works(here, capsy
         ([*TASK, "--data", "model.py:fixed"], "it must be an rx.data.Dataset"),
         ([*TASK, "--data", "rows.npz"], "There is no file"),
         ([*TINY, "--noise", "0.1"], "--noise is 0.1, and tiny has labels"),
-        ([*TINY, "--likelihood", "student"], "--likelihood is 'student', and tiny has labels"),
+        ([*TINY, "--likelihood", "student"], "--likelihood is 'student'; it must be one of cat"),
         ([*TINY, "--method", "deo-sta"], "Did you mean 'deo-star'?"),
         ([*TINY, "--method", "ensemble", *LADDER[:3]], '"ensemble" has no ladder: give one'),
         ([*TINY, "--method", "cyc-sghmc", *LADDER[:3]], '"cyc-sghmc" has no ladder'),

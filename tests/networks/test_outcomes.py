@@ -241,7 +241,7 @@ GRID = np.linspace(-1.5, 1.5, 1500)
 MIXTURES: dict[str, Any] = {
     "gaussian": (gaussian(), lambda value, scale: RNG.normal(value, scale)),
     "student": (student(3.0), lambda value, scale: value + scale * RNG.standard_t(3, len(value))),
-    "poisson": (counts((9.0,)), lambda value, scale: RNG.poisson(9 * np.exp(value))),
+    "poisson": (counts((3.0,)), lambda value, scale: RNG.poisson(3 * np.exp(value))),
 }
 
 
@@ -260,15 +260,16 @@ def test_intervals_of_a_mixture_hold_as_many_targets_as_they_say(name: str) -> N
     drawn = jnp.asarray(drawn, jnp.float32)
     sums = quick_jit(law.average)(outputs, drawn, jnp.asarray(weights))
     below = np.asarray(sums.below) / 4
-    off = Numbers(counts((11.0,))) if name == "poisson" else law
+    off = Numbers(counts((4.0,))) if name == "poisson" else law
     wrong = quick_jit(off.average)(outputs * 1.2, drawn, jnp.asarray(weights))
+    assert abs(below.mean() - 0.5) < 4 / np.sqrt(12 * len(GRID)), "uniform"
     for level in (0.5, 0.95):
         ends = jax.jit(law.combine, static_argnums=(2, 3))(outputs, jnp.asarray(weights), "", level)
         found = law.finished(ends)
         inside = np.mean((found.low <= targets[:, 0]) & (targets[:, 0] <= found.high))
         error = 4 * np.sqrt(level * (1 - level) / len(GRID))
         if name == "poisson":  # whole numbers: at least as many
-            assert level - error < inside < level + 0.12
+            assert level - error < inside < level + 0.2
         else:
             assert abs(inside - level) < error
         assert abs(coverage(below, level)[0] - level) < error

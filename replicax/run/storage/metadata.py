@@ -98,7 +98,7 @@ class BatchSpec:
 class Predicts:
     """What a network needs to predict again: units, shapes and the likelihood of its targets."""
 
-    likelihood: dict[str, Any]  # `Categorical.to_json`, ...
+    likelihood: dict[str, Any]  # `Classes.to_json`, ...
     inputs: TreeSpec | None  # a row of them; None: not known
     pixels: dict[str, Any] | None = None  # mean and std by channel, which normalise images
     noise: Any = None  # of a regression, as given to `rx.regression`
