@@ -1,5 +1,5 @@
-"""What `rx.torch.Exchange` adds to a training step in PyTorch: its own step, and in every
-step of an optimizer the rate of its rung.
+"""What `rx.torch.Exchange` adds to a training step in PyTorch: its own step, and in the steps of
+optimizers the rates of their rungs.
 
 Losses come as floats, and as scalar tensors and one tensor of the device; beside each stands the
 copy of the losses to the host alone, which a loop that prints them pays anyway. The last line is

@@ -74,24 +74,59 @@ With small convolutional networks in two regimes, each method with 10 to 160 epo
 ## Small tables
 
 By `rx.train` from new networks: six perceptrons with 50 hidden units, 40 epochs each in all, rows held out and
-pre-training included; three seeds, one split of the rows, two cores (`python benchmarks/ensembles.py OUT.jsonl`):
+pre-training included; three seeds, one split of the rows, two cores (`python benchmarks/ensembles.py
+OUT.jsonl --only digits cancer diabetes synthetic`). The first row is of the present range test, the others of an earlier one:
 
 | NLL of three seeds | digits | breast cancer | diabetes | synthetic regression |
 |---|---|---|---|---|
-| deep-ensemble | 0.063, 0.056, 0.060 | 0.052, 0.045, 0.044 | 5.556, 5.851, 5.732 | 0.422, 0.422, 0.417 |
+| deep-ensemble | 0.063, 0.056, 0.060 | 0.052, 0.045, 0.052 | 5.774, 5.544, 5.732 | 0.428, 0.418, 0.416 |
 | ensemble-then-sample | 0.066, 0.061, 0.057 | 0.048, 0.041, 0.051 | 5.482, 5.429, 5.478 | 0.440, 0.493, 0.448 |
 | deo-star | 0.068, 0.072, 0.059 | 0.061, 0.056, 0.054 | 5.429, 5.439, 5.508 | 0.424, 0.512, 0.418 |
 | deo-star, all rungs | 0.068, 0.071, 0.060 | 0.061, 0.057, 0.054 | 5.430, 5.438, 5.511 | 0.439, 0.536, 0.463 |
 | ensemble | 0.068, 0.073, 0.060 | 0.062, 0.058, 0.055 | 5.424, 5.431, 5.498 | 0.439, 0.559, 0.449 |
 
-The deep ensemble has the lowest mean on the synthetic regression and on digits, where single seeds differ, and is level with
-`ensemble-then-sample` on breast cancer. On diabetes, 332 rows that networks learn by heart, every method that stops
+The deep ensemble has the lowest mean on the synthetic regression and on digits, where single seeds differ, and is .001 to .004
+behind `ensemble-then-sample` on breast cancer. On diabetes, 332 rows that networks learn by heart, every method that stops
 earlier is better; the deep ensemble with `early_stop=5` has 5.433 (seed 0). `ensemble-then-sample` holds out a tenth of the
-rows, which costs .02 to .07 on the synthetic regression: it is not better in all three seeds except on diabetes, so that by
+rows, which costs .02 to .07 on the synthetic regression: it is better in all three seeds on diabetes and breast cancer alone, so that by
 the rule (better in all three seeds, in every table) it is not the default. What starts its sampling was changed once after the runs of
 seed 0 had been seen, a single rise of the loss having started it; diabetes and the synthetic regression were run again. Its accuracy or error (digits 98.2 to 98.7 %, as the deep ensemble's) is
 printed by `--table`. These runs sampled at temperature 1. The paper's rule,
 the coldest network alone (deo-star), cost nothing here against all rungs; the ladders made one to six round trips.
+
+### Against plain training
+
+Ten networks, 60 epochs, another split of the rows for each of the seeds 1, 2 and 3; the plain networks stay at one rate
+(`python benchmarks/ensembles.py OUT.jsonl --seeds 1 2 3 --epochs 60 --networks 10 --split-by-seed --methods deep-ensemble
+"plain Adam .001" "plain Adam, best"`):
+
+| NLL of seeds 1, 2, 3 | digits | breast cancer | wine | diabetes | synthetic regression |
+|---|---|---|---|---|---|
+| deep-ensemble, the default | 0.099, 0.063, 0.084 | 0.194, 0.026, 0.081 | 0.013, 0.118, 0.053 | 5.874, 6.045, 6.028 | 0.416, 0.434, 0.409 |
+| ten plain Adam networks, .001 | 0.090, 0.062, 0.080 | 0.157, 0.030, 0.043 | 0.055, 0.073, 0.068 | 5.439, 5.457, 5.470 | 0.687, 0.670, 0.668 |
+| ten plain Adam networks, the best of six rates on rows held out | 0.095, 0.074, 0.086 | 0.136, 0.036, 0.038 | 0.005, 0.099, 0.015 | 5.424, 5.437, 5.441 | 0.436, 0.451, 0.410 |
+| the default after a pilot, a rule that was tried | 0.099, 0.063, 0.087 | 0.167, 0.047, 0.041 | 0.042, 0.058, 0.030 | 5.448, 5.493, 5.452 | 0.415, 0.425, 0.409 |
+
+**On digits the default is behind ten plain Adam networks at .001**, by .001 to .009, at an accuracy as high or higher
+(97.1, 98.2, 97.8 % against 96.9, 98.0, 97.8). The reason is not the cosine: on a fifth of the training rows of seed 0, Adam at
+.001 has .132 at a constant rate and .131 along the cosine, at .005 .149 and .143. It is how far networks are trained: the
+range test looks for a rate at which they learn fast (momentum SGD, .108), and there they know their data by heart (a training
+loss of about .0015; of Adam at .001 .006) and are too sure of the few rows that they get wrong. The same .001 is far too low on
+the synthetic regression. A rate that is chosen on rows held out (.0005 on digits, breast cancer and diabetes, .02 on wine, .005
+on the regression) is ahead of the default on digits in one seed of three, and on breast cancer, wine and diabetes in eight of
+nine.
+
+On diabetes it matters most: networks that the default trains to the end have 5.87 to 6.05, plain Adam at .001 5.44 to 5.47.
+Give such tables `early_stop=5` (5.43 in the table above, seed 0).
+
+**The rule that was tried** is a pilot: two to five networks, each on four fifths of the rows, along the whole cosine; the peak
+rate is lowered so that its sum over the run is what theirs was where the loss on the rows held out was lowest (chosen on rows held
+out with seed 0, judged here). It is better in all three seeds on diabetes only; in the mean also on breast cancer and wine, where
+it is worse in one seed each. Digits hardly change: the loss on all folds falls to the end, and what Adam at .001 is better at
+is a few rows. If it lowers the rate only where that loss rises by .05, it changes four of these fifteen runs, diabetes and
+breast cancer with seed 3, all for the better. It takes 16 to 40 % of the epochs of ten networks more, and has not been tried on
+images, so that the default stays as it is. A lower rate for all costs networks that still learn: .05 instead of .1 or .2 has
+1.66 instead of 1.62 or 1.60 [on images](recipes.md).
 
 ## Against the paper's ensemble
 

@@ -65,7 +65,8 @@ def fitted(
     """Return the method and the run with what new networks need, and the results of the range test,
     None without one. `task` is the problem as the method poses it."""
     is_ours = method.name in METHODS and method.rate_schedule in ("constant", "cyclical")
-    if method.pretrain is None and is_ours and is_function(start):
+    samples = is_ours and method.name != "deep-ensemble"
+    if method.pretrain is None and samples and is_function(start):
         share = _BEFORE if method.measures_rates else _PRETRAIN
         method = replace(method, pretrain=share if run.epochs > 1 else 0.0)
     tests_pretraining = bool(method.pretrain) and method.pretrain_rate is None

@@ -1,5 +1,6 @@
 """The deep ensemble: as many plain trainings, with a rate that a range test finds."""
 
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -51,6 +52,16 @@ def test_a_deep_ensemble_is_as_many_plain_trainings(kernel):
 
     assert furthest(TRANSFORMS[kernel](rate)) < 1e-4
     assert furthest(TRANSFORMS[kernel](0.03)) > 1e-2, "the rate did not fall"
+
+
+def test_a_constant_rate_is_that_of_every_step_also_of_new_networks():
+    problem, rate = tiny_problem(), 0.03
+    method = rx.deep_ensemble(rate, kernel="adam", rate_schedule="constant", warmup_epochs=0.0)
+    trained = rx.train(problem, NETWORK.init, method=method, **QUIET)
+    assert trained.metadata.method.pretrain is None
+    whole = rx.train(problem, NETWORK.init, method=replace(method, pretrain=0.0), **QUIET)
+    np.testing.assert_array_equal(trained.log_probabilities(), whole.log_probabilities())
+    assert trained.metadata.resolved.range_test is None
 
 
 def test_the_last_networks_are_averaged():
