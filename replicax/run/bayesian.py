@@ -60,8 +60,9 @@ class Bayesian(Task):
     @property
     def block_rows(self) -> int | None:
         """How many rows are read at once, at most, if the user said so."""
-        whole = isinstance(self.batches, Elsewhere) or self.batches.has_all_rows
-        return None if whole else self.batches.batch_size
+        if isinstance(self.batches, Elsewhere) or self.batches.has_all_rows:
+            return None
+        return self.batches.batch_size
 
     @property
     def streams(self) -> bool:
