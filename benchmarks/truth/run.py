@@ -79,9 +79,9 @@ def run_all(store: Store, arguments: argparse.Namespace) -> None:
         store.forget(filter(named, store.done))
     for seed in range(arguments.seeds):
         for name in arguments.targets or TARGETS:
-            target = TARGETS[name]
-            if not name.endswith("-batch"):  # it sees all rows, and decides how long it is
-                target = replace(target, batch_size=None, num_steps=None)
+            target = replace(TARGETS[name], num_steps=None)  # it decides how long it is
+            if not name.endswith("-batch"):
+                target = replace(target, batch_size=None)
             limits = {"max_seconds": _LONGEST} if target.num_steps is None else {}
             ours = store.keep(
                 (name, OURS, seed),

@@ -64,7 +64,10 @@ def with_cures(posterior: "Posterior") -> list[tuple[str, str]]:
         return [(ended, "length")]
     of_draws = posterior._mixing_problems
     # Where moves are accepted or rejected, jumps are only the cause of draws that mix slowly.
-    looks = any(of_draws) or not posterior.metadata.resolved.adjusted
+    sweeps = posterior.sweeps
+    is_small = sweeps is not None and sweeps["finder_rows"] == sweeps["rows"]
+    # Nor do Gaussians at minima see jumps; with few rows it costs little to look for them.
+    looks = any(of_draws) or not posterior.metadata.resolved.adjusted or is_small
     seen = posterior._gradient_problem if looks else None
     found = [*((check(posterior), cure) for check, cure in _CAUSES.items()), (seen, "target")]
     found += [(check(posterior), cure) for check, cure in _OTHERS.items()]

@@ -226,3 +226,10 @@ def test_sgld_with_steps_that_are_too_long_is_a_warning() -> None:
             **options,
         )
     assert run.draws.std() > 1.3 * 200**-0.5
+
+
+def test_jumps_are_told_of_sweeps_over_few_rows() -> None:
+    """Gaussians at minima do not see them, and the chains agree."""
+    jumping = posterior_of(lambda m, rows: log_likelihood(m, rows) - 0.01 * (m > 1.05))
+    with pytest.warns(rx.errors.RunProblem, match="The energy jumps by 2 in params, at 1.05 "):
+        rx.sample(jumping, 1.0, num_steps=4, progress=False)
