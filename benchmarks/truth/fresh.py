@@ -69,7 +69,7 @@ def run(
     target: Target, truth: dict[str, Any], seed: int, num_steps: int | None = kinds.STEPS
 ) -> dict[str, Any]:
     """Return the verdict on one call that knows nothing but `num_steps`, or not even that."""
-    limits = {"max_seconds": _LONGEST} if num_steps is None else {}
+    limits: dict[str, Any] = {"max_seconds": _LONGEST} if num_steps is None else {}
     began = time.process_time()
     with mock.patch.object(judge, "reference", lambda name: truth):
         found = run_replicax(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from replicax.results.posterior import Posterior
 
 
+_FAR = 10.0  # standard deviations of the middle of a law
 _CHANCE = 1e-3  # probability of a false alarm, over all components
 _VISITS = 3  # visits per replica that are needed on average
 _MOST_STEPS = 2**28  # steps of all replicas; following more takes too long
@@ -56,6 +57,21 @@ def tail_sizes(values: np.ndarray) -> tuple[float, float]:
     halves, whole = _halves(values), np.asarray(values, float)
     lower, upper = (_effective_size(halves <= np.quantile(whole, q)) for q in (0.05, 0.95))
     return lower, upper
+
+
+def sd_error(values: np.ndarray) -> float:
+    """Return the standard error of the standard deviation of (chain, draw), as a fraction of it.
+
+    A place of 1 % of the mass that is ten times as wide doubles a standard deviation, and neither
+    tail is at the 5 % that tells of it. Values that are far away count as if they were nearer, so
+    that laws without a variance have an error, too.
+    """
+    values = np.asarray(values, float)
+    low, middle, high = np.quantile(values, (0.16, 0.5, 0.84))
+    width = (high - low) / 2 or values.std() or 1.0
+    near = np.clip((values - middle) / width, -_FAR, _FAR)
+    square = (near - near.mean()) ** 2
+    return float(square.std() / max(square.mean(), 1e-300) / 2 / effective_size(square) ** 0.5)
 
 
 def _rhat(halves: np.ndarray) -> float:

@@ -33,6 +33,7 @@ FEWEST_TRIPS = 10  # of a chain, the mean of all, since the ladder is frozen
 MOST_UNEQUAL = 4  # times the fewest of a chain, for the mean of all
 LARGEST_RHAT = 1.01
 ENOUGH_DRAWS = 400  # effective ones, of all chains together, in bulk and tails
+LARGEST_SD_ERROR = 0.05  # of a standard deviation, as a fraction of it
 _MOST_JUDGED = 4_000  # evenly spaced draws of a chain that tell these numbers
 LARGEST_ERROR = 0.1  # of the log evidence, where there is one
 NUM_CHAINS = 4  # unless the user says otherwise
@@ -166,6 +167,7 @@ def _of(checked: dict[str, np.ndarray], before: dict[str, np.ndarray]) -> list[N
             _worst(f"effective draws in the {part}", size, components, ENOUGH_DRAWS)
             for part, size in sizes if components
         ),
+        *_spread(components),
     ]  # fmt: skip
 
 
@@ -197,6 +199,19 @@ def _worst(
     worst = min(sizes, key=lambda key: sizes[key])
     size = float(sizes[worst])
     return Number(name, size, wanted, size < wanted, wanted / max(size, 1.0), worst)
+
+
+def _spread(components: dict[str, np.ndarray]) -> list[Number]:
+    """Return how well the standard deviation is known that is known worst."""
+    errors = {key: diagnostics.sd_error(values) for key, values in components.items()}
+    if not errors:
+        return []
+    worst = max(errors, key=lambda key: np.nan_to_num(errors[key], nan=np.inf))
+    error = errors[worst]
+    factor = (error / LARGEST_SD_ERROR) ** 2 if np.isfinite(error) else 4.0
+    is_short = not error < LARGEST_SD_ERROR
+    name = "relative error of a standard deviation"
+    return [Number(name, error, LARGEST_SD_ERROR, is_short, factor, worst)]
 
 
 def _of_evidence(posterior: "Posterior", num_draws: int | None = None) -> list[Number]:

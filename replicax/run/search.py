@@ -174,13 +174,12 @@ def search(
     among them: starts as near to one as its draws are not followed.
 
     In many dimensions dispersed starts are all far from their middle, from where descents lead past
-    narrow modes: others begin further inside, and opposite of what was found; those first whose
-    energies, by `evaluate(points)`, the known minima explain least. Where most starts
-    lead to minima of their own, there may be more: `more` of the same law as `starts` are followed,
-    and starts that take each coordinate from one of all. Minima that differ by a permutation of
-    exchangeable
-    labels, at `places`, are one. Where none are declared, permutations that lead from one minimum
-    to another are applied to all.
+    narrow modes: others begin further inside, opposite of what was found, and where the known
+    minima explain the energies, `evaluate(points)`, least. Where most starts lead to minima of
+    their own, there may be others: `more` starts of the same law are followed, and some that take
+    each coordinate from one of all. Minima that differ by a permutation of exchangeable labels, at
+    `places`, are one. Where none are declared, permutations that lead from one to another are
+    applied to all.
     """
     counted = energy
     if not isinstance(counted, Counted):
@@ -197,32 +196,25 @@ def search(
         if kind == "other" and _are_all(minima, hits):
             break
         counts = int(kind != "inner")  # of those that are dispersed alone it is known how many
-        near = _typical_of(start, minima) if known is not None else None
-        if near is not None:
-            hits[near] += counts
-            continue
-        end = _descend(counted, _pulled(counted, start), minima, places)
+        end = _typical_of(start, minima) if known is not None else None
         if end is None:
-            rejected += 1
-            if rejected == _IN_VAIN and not minima:
-                break
-            continue
+            end = _descend(counted, _pulled(counted, start), minima, places)
         if isinstance(end, int):
             hits[end] += counts
-        else:
+        elif end is not None:
             minima.append(end)
             hits.append(counts)
+        elif (rejected := rejected + 1) == _IN_VAIN and not minima:
+            break
     if places is None:
         _add_images(counted, minima)
-    d = starts.shape[1]
+    return _as_found(minima, starts.shape[1], counted.calls, rejected)
+
+
+def _as_found(minima: list[End], d: int, calls: int, rejected: int) -> Found:
     points, energies, covariances = zip(*minima) if minima else ((), (), ())
-    return Found(
-        np.reshape(points, (-1, d)),
-        np.array(energies, float),
-        np.reshape(covariances, (-1, d, d)),
-        counted.calls,
-        rejected,
-    )
+    points, covariances = np.reshape(points, (-1, d)), np.reshape(covariances, (-1, d, d))
+    return Found(points, np.array(energies, float), covariances, calls, rejected)
 
 
 def _typical_of(start: np.ndarray, minima: list[End]) -> int | None:

@@ -22,6 +22,23 @@ def autoregression(correlation: float, num_chains: int, num_draws: int, seed: in
     return values
 
 
+def test_the_error_of_a_standard_deviation_is_that_of_many_chains() -> None:
+    every = autoregression(0.8, 400, 2_000, 3)
+    errors = np.array([diagnostics.sd_error(runs) for runs in every.reshape(100, 4, -1)])
+    spread = np.std([runs.std() for runs in every.reshape(100, 4, -1)])
+    assert np.mean(errors) == pytest.approx(spread, rel=0.3)
+
+
+def test_rare_wide_places_and_heavy_tails_have_an_error_of_the_standard_deviation() -> None:
+    """Four excursions with 1 % of the draws: no tail, at 5 %, is short of draws."""
+    values = np.random.default_rng(1).standard_normal((4, 10_000))
+    assert diagnostics.sd_error(values) < 0.01
+    values[:, 5_000:5_100] *= 10
+    assert tail_size(values) > 1_000 and 0.05 < diagnostics.sd_error(values) < 1
+    cauchy = np.random.default_rng(1).standard_cauchy((4, 10_000))
+    assert diagnostics.sd_error(cauchy) < 0.02
+
+
 def shifted(values: np.ndarray) -> np.ndarray:
     """Chains that do not agree about the mean."""
     return values + np.arange(len(values))[:, None]

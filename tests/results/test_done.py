@@ -217,6 +217,17 @@ def test_few_effective_draws_are_not_done(found, monkeypatch) -> None:
     assert [one.name for one in done._of_draws(found) if one.is_short] == ["draws"]
 
 
+def test_a_standard_deviation_that_rests_on_few_excursions_is_not_done(found, monkeypatch) -> None:
+    values = np.random.default_rng(1).standard_normal((4, 10_000))
+    components = {"near": values, "far": values.copy()}
+    components["far"][:, 5_000:5_100] *= 10
+    monkeypatch.setattr(done.diagnostics, "checked_components", lambda *_: components)
+    (short,) = (one for one in done._of_draws(found) if one.is_short)
+    assert short.name == "relative error of a standard deviation" and short.of == "far"
+    assert short.factor == pytest.approx((short.value / done.LARGEST_SD_ERROR) ** 2)
+    assert short.factor > 2
+
+
 def test_a_warning_is_a_shortcoming(found, monkeypatch) -> None:
     told = [("The mixture misses places.", "tuning")]
     monkeypatch.setattr(done.problems, "with_cures", lambda _: told)
