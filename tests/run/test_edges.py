@@ -73,7 +73,7 @@ def test_what_is_usual_is_what_the_documentation_promises() -> None:
     run, trained, usual, alone = sampling(), training(), method(), Session()
     assert (run.num_chains, run.seed, run.keep_checkpoints, run.draw_rungs) == (None, 0, 2, (0,))
     assert run.keep_draws and not trained.keep_networks
-    assert (trained.num_replicas, trained.burn_in, trained.keep_averaged) == (10, None, 100)
+    assert (trained.num_replicas, trained.burn_in, trained.keep_averaged) == (10, None, None)
     assert (usual.momentum, usual.cycle_epochs, usual.test_every) == (0.9, 100, 1)
     assert (usual.on_swap, usual.rate_schedule, usual.averages) == ("keep", "constant", "coldest")
     assert not (usual.is_single or usual.tempers_likelihood or usual.keeps_law)
