@@ -124,11 +124,12 @@ class Learning(Between):
             found, direction = found.in_order(self.places)
             order = _placed(direction, order)
         mixture = found.mixture()
+        self.state["is_single"] = np.array(len(found.minima) == 1 and not found.rejected)
+        temperature = self._as_long(program, temperature)
         points = self._within_reach(program, starts, temperature, mixture)
         if mixture is None or found.covariance is None:
             return self._begun(program, carry, points)
         self.state["covariance"] = np.asarray(found.covariance, np.float32)
-        self.state["is_single"] = np.array(len(found.minima) == 1 and not found.rejected)
         rng = np.random.default_rng([program.seed % 2**32, 0])
         colder = num_replicas - num_replicas // 2
         drawn = fitting.draw(mixture, rng, num_chains * colder).astype(starts.dtype)
@@ -138,22 +139,21 @@ class Learning(Between):
         carry = self._begun(program, carry, np.concatenate([chosen, points[:, colder:]], axis=1))
         root = np.linalg.cholesky(found.covariance)
         root = np.broadcast_to(root, (num_chains, num_replicas, d, d))
-        ladder = _with_root(self._as_long(program, carry.state.ladder), root)
+        ladder = _with_root(carry.state.ladder, root)
+        ladder = ladder._replace(temperature=_placed(temperature, ladder.temperature))
         state = carry.state._replace(mixture=_placed(padded(mixture), carry.state.mixture))
         return carry._replace(state=state._replace(ladder=ladder, order=order))
 
-    def _as_long(self, program: Program, ladder: Any) -> Any:
-        """Return the ladder; where its end is free and there is one mode, as long as a Gaussian's
-        on which all pairs swap about every other time, unless that is longer than it is."""
-        barrier, d = program.settings.tuning.barrier, len(self.state["covariance"])
-        first = np.asarray(devices.to_host(ladder.temperature))
-        num_pairs = first.shape[1] - 1
-        hottest = np.exp(num_pairs * _GAUSSIAN / np.sqrt(d))
+    def _as_long(self, program: Program, temperature: np.ndarray) -> np.ndarray:
+        """Return temperatures (chain, rung); where their end is free and there is one mode, up to
+        where all pairs of a Gaussian swap about every other time, unless that is farther."""
+        barrier, num_pairs = program.settings.tuning.barrier, temperature.shape[1] - 1
+        hottest = np.exp(num_pairs * _GAUSSIAN / np.sqrt(len(self.state["covariance"]) or 1))
         is_free = barrier.on_host and barrier.free_until and not program.settings.redraws
-        if not (is_free and self.state["is_single"] and hottest < min(_HOTTEST, first[0, -1])):
-            return ladder
-        shorter = np.broadcast_to(geometric(1.0, hottest, num_pairs + 1), first.shape)
-        return ladder._replace(temperature=_placed(shorter, ladder.temperature))
+        is_shorter = hottest < min(_HOTTEST, temperature[0, -1])
+        if not (is_free and self.state["is_single"] and is_shorter):
+            return temperature
+        return np.broadcast_to(geometric(1.0, hottest, num_pairs + 1), temperature.shape)
 
     def _more_starts(self, program: Program) -> np.ndarray | None:
         """Return further starts (start, d) from where the user's come from, and from the prior
