@@ -64,6 +64,7 @@ def made_up(**changes: Any) -> Any:
     """A posterior of two chains and three replicas of which only a few things are known."""
     known = {
         "num_chains": 2,
+        "jumps": None,
         "num_replicas": 3,
         "num_draws": 1000,
         "metadata": metadata_of(**changes.pop("about", {})),

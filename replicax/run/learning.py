@@ -231,12 +231,17 @@ class Learning(Between):
             return state
         slowest = np.min(pooled.wanted / pooled.count, initial=1.0)
         self.state = {**self.state, "swap_rate": np.array(slowest, np.float32)}
-        tuned = np.asarray(self._equalised(np.int32(step - 1), temperature[0], pooled))
-        tuned = np.broadcast_to(tuned, temperature.shape)
+        self.measured = temperature[0], pooled
         empty = jax.tree.map(np.zeros_like, verdicts)
+        return self._retuned(state, step - 1)._replace(verdicts=_placed(empty, state.verdicts))
+
+    def _retuned(self, state: Any, step: int) -> Any:
+        """Return the state with temperatures by the verdicts of the last round, as at a step."""
+        ladder = state.ladder
+        tuned = np.asarray(self._equalised(np.int32(step), *self.measured))
+        tuned = np.broadcast_to(tuned, ladder.temperature.shape)
         return state._replace(
-            ladder=state.ladder._replace(temperature=_placed(tuned, state.ladder.temperature)),
-            verdicts=_placed(empty, state.verdicts),
+            ladder=ladder._replace(temperature=_placed(tuned, ladder.temperature))
         )
 
     def _has_learned(self, program: Program, step: int) -> bool:
@@ -256,6 +261,9 @@ class Learning(Between):
     def _set_forward(self, program: Program, carry: Carry, records: Any) -> Carry:
         """Return the carry with its clock set to near the end of the burn-in; in the records
         nothing moves in the steps between."""
+        # The end of the ladder is free no more: what is left is to make its pairs equal.
+        state = self._retuned(carry.state, program.settings.tuning.barrier.free_until)
+        carry = carry._replace(state=self._with_all_in_reach(program, state))
         to = program.burn_in - _SETTLING
         for group, rows in standing_still(program, devices.to_host(carry), to).items():
             records.append(group, rows)

@@ -3,8 +3,10 @@
 A stochastic energy is taken as normal (C1); `energy_noise_std` is sigma_p, where the noisy energy
 difference of a pair has variance 2 sigma_p^2 (Eq. 14).
 
-With d = dU / (sqrt(2) sigma) and b = sqrt(2) dT sigma the bias-corrected rule accepts with
-probability Phi(d - b/2) + e^{bd} Phi(-d - b/2).
+Log-probabilities of the bias-corrected rule are accurate in both tails. With d = dU / (sqrt(2)
+sigma), b = sqrt(2) dT sigma, u = d - b/2 and v = d + b/2, the rule accepts with probability
+Phi(u) + e^{bd} Phi(-v) and, because e^{bd} phi(v) = phi(u), rejects with probability
+phi(u) (m(u) - m(v)), m(x) = Phi(-x) / phi(x) being Mills' ratio.
 """
 
 import math
@@ -18,7 +20,10 @@ from replicax.theory import inputs
 from replicax.theory.inputs import Numbers, as_number
 
 Array = NDArray[np.float64]
-_ROUNDING = 1e-16  # of probabilities beside 1
+
+# Intervals narrower than this fraction of their scale are integrated by the midpoint rule, whose
+# error (about the fraction squared) is then smaller than that of subtracting two rounded values.
+_NARROW = 1e-5
 
 
 def log_accept(energy_gap: Array, inverse_temperature_gap: Array, noise: Array) -> Array:
@@ -29,6 +34,38 @@ def log_accept(energy_gap: Array, inverse_temperature_gap: Array, noise: Array) 
     log_ratio = inverse_temperature_gap * energy_gap
     both = np.logaddexp(log_ndtr(d - b / 2), log_ratio + log_ndtr(-d - b / 2))
     return np.minimum(both, 0.0)
+
+
+def log_reject(energy_gap: Array, inverse_temperature_gap: Array, noise: Array) -> Array:
+    """Return the log-probability of rejecting, accurate where that of accepting is 1/2 or more."""
+    d, b = energy_gap / (math.sqrt(2) * noise), math.sqrt(2) * inverse_temperature_gap * noise
+    with np.errstate(all="ignore"):  # each branch may overflow where the other one is taken
+        return np.where(d < 0, np.log(_reject_below(d, b)), _log_reject_above(d, b))
+
+
+def _reject_below(d: Array, b: Array) -> Array:
+    """Return (1 - e^{bd}) Phi(-v) + Phi(v) - Phi(u): two positive terms where d < 0."""
+    from scipy.special import ndtr
+
+    u, v = d - b / 2, d + b / 2
+    density = np.exp(-(d**2) / 2) / math.sqrt(2 * math.pi)
+    between = np.where(b < _NARROW, b * density, ndtr(v) - ndtr(u))
+    return -np.expm1(b * d) * ndtr(-v) + between
+
+
+def _log_reject_above(d: Array, b: Array) -> Array:
+    """Return log phi(u) (m(u) - m(v)) where d >= 0."""
+    from scipy.special import erfcx
+
+    def mills(x: Array) -> Array:
+        return math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2))
+
+    u, v = d - b / 2, d + b / 2
+    far = np.maximum(d, 1.0)  # the continued fraction of 1 - d m(d) holds for large d only
+    fraction = 1 / (far + 2 / (far + 3 / (far + 4 / (far + 5 / far))))
+    slope = np.where(d > 30, fraction / (far + fraction), 1 - d * mills(d))
+    drop = np.where(b < _NARROW * (1 + d), b * slope, mills(u) - mills(v))
+    return -(u**2) / 2 - math.log(2 * math.pi) / 2 + np.log(drop)
 
 
 Exponent = Literal["corrected", "paper"]
@@ -97,7 +134,7 @@ def optimal_buffer(
     >>> round(optimal_buffer(0.0, 0.9, 0.5), 3)
     -0.478
     """
-    from scipy.special import ndtri, ndtri_exp
+    from scipy.special import ndtri_exp
 
     gap, slope, noise = inputs.check_swap_inputs(
         energy_gap, inverse_temperature_gap, energy_noise_std
@@ -107,10 +144,9 @@ def optimal_buffer(
             "optimal_buffer needs inverse_temperature_gap > 0 and energy_noise_std > 0: without "
             "noise no buffer has the same swap probability; use the Metropolis rule."
         )
-    accept = log_accept(gap, slope, noise)
-    reject = np.maximum(-np.expm1(accept), _ROUNDING)
-    # The smaller of the two probabilities has more digits.
-    quantile = np.where(accept < math.log(0.5), ndtri_exp(accept), -ndtri(reject))
+    accept, reject = log_accept(gap, slope, noise), log_reject(gap, slope, noise)
+    # Invert the smaller of the two probabilities: the other is 1 to rounding in the tails.
+    quantile = np.where(accept < math.log(0.5), ndtri_exp(accept), -ndtri_exp(reject))
     return as_number(np.minimum(gap - math.sqrt(2) * noise * quantile, slope * noise**2))
 
 

@@ -55,7 +55,7 @@ def test_rates_follow_errors_and_scales_are_inverse_to_steepness() -> None:
     errors, steep = (np.asarray(values, np.float32) for values in observations())
     for step, (rate, scale) in enumerate(by_hand()):
         steepness = {"a": jnp.asarray(steep[step, :, :3]), "b": jnp.asarray(steep[step, :, 3])}
-        observed = Observed(jnp.asarray(errors[step]), steepness, jnp.ones(2), jnp.zeros(2))
+        observed = Observed(jnp.asarray(errors[step]), steepness, jnp.ones(2))
         ladder, sizes = tune(jnp.int32(step), ladder, sizes, observed)
         np.testing.assert_allclose(ladder.learning_rate, rate, rtol=2e-4, err_msg=f"{step}")
         found = np.concatenate([ladder.scale["a"], ladder.scale["b"][:, None]], axis=1)
@@ -66,6 +66,6 @@ def test_a_round_that_is_long_keeps_a_least_gain() -> None:
     ladder = Ladder(jnp.ones(1), jnp.ones(1))
     ladder, sizes = start_step_sizes(ladder, jnp.zeros((1, 2)))
     sizes = sizes._replace(count=jnp.int32(10**6))
-    observed = Observed(jnp.ones(1), jnp.ones((1, 2)), jnp.ones(1), jnp.zeros(1))
+    observed = Observed(jnp.ones(1), jnp.ones((1, 2)), jnp.ones(1))
     after, _ = tune_step_sizes(TUNING, jnp.int32(0), ladder, sizes, observed)
     assert float(after.learning_rate[0]) == pytest.approx(np.exp(0.02), rel=1e-5)

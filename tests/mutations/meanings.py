@@ -578,8 +578,8 @@ MEANINGS = (
     Meaning(
         "data uncertainty is weighted",
         "uncertainty",
-        "np.tensordot(weights, entr(np.exp(members)).sum(axis=-1), 1)",
-        "entr(np.exp(members)).sum(axis=-1).mean(axis=0)",
+        "np.tensordot(weights, np.stack([entropy(one) for one in members]), 1)",
+        "np.mean([entropy(one) for one in members], axis=0)",
     ),
     Meaning(
         "the spread of means is around the weighted mean",

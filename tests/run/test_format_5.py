@@ -60,7 +60,7 @@ def upgraded(*given: Any, **options: Any) -> dict[str, Any]:
 def test_a_method_of_networks_is_what_it_still_is(name: str) -> None:
     """A version that changes a method says in `upgrade` what it was in 0.2."""
     found = upgraded({"method": name})
-    today = with_usual(METHODS[name](), of_networks=True)
+    today = with_usual(METHODS[name](**upgrade._KERNELS.get(name, {})), of_networks=True)
     ladder = found["method"]["learning_rate"]
     assert (tuple(ladder) if isinstance(ladder, list) else ladder) == today.learning_rate
     for part in upgrade._NETWORKS:

@@ -144,9 +144,10 @@ def test_what_adapts_and_until_when(adapt: Any, rule: swap.Rule, tuned_until, wa
 
 def test_temperatures_adapt_in_rounds_and_their_hot_end_is_free_for_half_of_the_time() -> None:
     """160 steps: a sixteenth to settle; rounds end after an eighth, 1/4, 1/2 and .8 of them."""
-    found = parts._barrier(rx.posterior(), 170, 50.0, begins=10)
+    begun = plan()._replace(clock=Clock(100, 5, 10, pretrain_epochs=2))
+    found = parts._barrier(rx.posterior(), begun, 170, 50.0)
     assert (found.first_step, found.free_until, found.hottest) == (20, 91, 50.0)
     assert found.round_ends == (30, 50, 90, 138)
-    fixed = parts._barrier(rx.posterior(temperature=(1.0, 9.0)), 160, 50.0)
+    fixed = parts._barrier(rx.posterior(temperature=(1.0, 9.0)), plan(), 160, 50.0)
     assert (fixed.first_step, fixed.free_until) == (10, 0)
     assert fixed.round_ends == (20, 40, 80, 128)

@@ -1,14 +1,17 @@
 """Swaps under normal noise against quadrature; the number of replicas against brute force."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import integrate, optimize
+from scipy import integrate, optimize, stats
+from scipy.special import log_ndtr
 
 from replicax import theory
+from replicax.theory.noise import log_reject
 
 
 def accept_by_quadrature(gap: float, slope: float, noise: float) -> float:
@@ -20,6 +23,26 @@ def accept_by_quadrature(gap: float, slope: float, noise: float) -> float:
 
     below = integrate.quad(lambda x: math.exp(a + b * x) * density(x), -40, kink)[0]
     return below + integrate.quad(density, kink, max(40, kink))[0]
+
+
+def log_reject_by_quadrature(gap: float, slope: float, noise: float) -> float:
+    """Integrate the rejection probability itself, scaled, so that 1e-50 does not vanish."""
+    a, b = slope * gap - (slope * noise) ** 2, math.sqrt(2) * slope * noise
+    kink = -a / b
+    if kink > -5:
+        shift, low, high = 0.0, -40.0, min(kink, 40.0)
+    else:  # the mass sits within a few 1 / |kink| below the kink
+        shift, low, high = kink**2 / 2, kink - 60 / abs(kink), kink
+
+    def inner(x: float) -> float:
+        return -math.expm1(a + b * x) * math.exp(shift - x**2 / 2)
+
+    parts = np.unique(np.clip([low, -8.0, 0.0, 8.0, high], low, high))
+    scaled = sum(
+        integrate.quad(inner, start, stop, limit=200, epsabs=0, epsrel=1e-11)[0]
+        for start, stop in pairwise(parts)
+    )
+    return math.log(scaled / math.sqrt(2 * math.pi)) - shift
 
 
 gaps = {"gap": st.floats(-15, 15), "slope": st.floats(0.05, 3), "noise": st.floats(0.1, 5)}
@@ -55,10 +78,32 @@ class TestOptimalBuffer:
         assert probability == pytest.approx(expected, rel=1e-8, abs=1e-300)
         assert buffer <= slope * noise**2
 
+    @settings(max_examples=60, deadline=None)
+    @given(gap=st.floats(0.5, 60), slope=st.floats(0.02, 2), noise=st.floats(0.5, 3))
+    def test_where_nearly_every_swap_is_accepted(self, gap, slope, noise):
+        if theory.swap_probability_under_noise(gap, slope, noise) > 0.5:
+            buffer = theory.optimal_buffer(gap, slope, noise)
+            refused = log_ndtr((buffer - gap) / (math.sqrt(2) * noise))
+            assert refused == pytest.approx(log_reject_by_quadrature(gap, slope, noise), rel=1e-7)
+
+    @settings(max_examples=60, deadline=None)
+    @given(gap=st.floats(-5, 0), slope=st.floats(1e-9, 0.1), noise=st.floats(0.1, 3))
+    def test_narrow_noise_at_a_falling_gap(self, gap, slope, noise):
+        if theory.swap_probability_under_noise(gap, slope, noise) > 0.5:
+            buffer = theory.optimal_buffer(gap, slope, noise)
+            refused = log_ndtr((buffer - gap) / (math.sqrt(2) * noise))
+            assert refused == pytest.approx(log_reject_by_quadrature(gap, slope, noise), rel=1e-6)
+
     @given(gap=st.floats(-1e6, 1e6), slope=st.floats(1e-8, 1e3), noise=st.floats(1e-6, 1e4))
     def test_is_finite_far_out(self, gap, slope, noise):
         buffer = theory.optimal_buffer(gap, slope, noise)
         assert math.isfinite(buffer) and buffer <= slope * noise**2
+
+    def test_joins_smoothly_over_its_branches(self):
+        for slope, noise in ((1e-6, 0.7), (0.03, 1.0), (0.9, 2.0), (0.9, 5.0)):
+            gap = np.linspace(-40, 60, 20_001) * noise
+            steps = np.diff(theory.optimal_buffer(gap, slope, noise)) / noise
+            assert np.abs(np.diff(steps)).max() < 2e-4
 
     def test_sign_at_zero_gap_changes_at_954(self):
         for noise in (0.5, 3.0):
@@ -77,6 +122,14 @@ class TestOptimalBuffer:
     def test_rounding_does_not_carry_it_beyond_its_limit(self):
         """Far out, gap minus quantile leaves 6e-11 of rounding where the limit is 1e-18."""
         assert theory.optimal_buffer(391_940.6774847229, 1e-6, 1e-6) <= 1e-18
+
+    @pytest.mark.parametrize("b", [1e-7, 1e-10, 1e-13])
+    def test_hardly_any_noise_is_the_first_term_of_its_series(self, b):
+        """Of a falling gap d, in noises: it rejects with probability b (phi(d) - d Phi(-d))."""
+        d = np.array([-3.0, -0.5, -1e-3])
+        found = log_reject(math.sqrt(2) * d, b / math.sqrt(2), 1.0)
+        wanted = np.log(b) + np.log(stats.norm.pdf(d) - d * stats.norm.cdf(-d))
+        np.testing.assert_allclose(found, wanted, rtol=1e-7)
 
 
 class TestOptimalNumReplicas:
