@@ -30,7 +30,8 @@ transitions, and a temperature that did not reach 1.
 {commands}, {machine}. References: `python benchmarks/truth/references.py`. This page is written by
 the first command.
 
-Targets with a batch were measured with version 0.2, whose moves saw mini-batches; today sweeps over all rows sample them.
+Targets with a batch were measured with version 0.2, whose moves saw mini-batches; today sweeps over
+all rows sample them.
 """
 
 
