@@ -39,10 +39,11 @@ READING = """`sghmc-pt` and `sgld` are right here, by this measure, in every pla
 methods have another aim: the spread of their networks is an eighth of the posterior's or less. Two
 seeds show what a run varies by; what has no row has not been run. One run of the wider network was
 told that its members had not mixed, by an R-hat of 1.20; it was right."""
-CLOSING = """`sghmc-pt`, `sgld` and `ensemble-then-sample` predict what the three chains together do more closely
-than a single chain does what the others do (a variation of .08 against .12). The other methods have
-another aim, and are .11 to .16 away. One seed of each, chains of 30 draws: finer differences are not
-told."""
+CLOSING = """\
+`sghmc-pt`, `sgld` and `ensemble-then-sample` predict what the three chains together do more
+closely than a single chain does what the others do (a variation of .08 against .12). The other
+methods have another aim, and are .11 to .16 away. One seed of each, chains of 30 draws: finer
+differences are not told."""
 IMAGES, TESTS, CHAINS, KEPT, LEAPFROG = 1000, 500, 3, 30, 20
 CNN = {"epochs": 40, "batch_size": 50, "networks": 3}
 
