@@ -38,8 +38,9 @@ READING = """`sghmc-pt` and `sgld` are right here, by this measure, in every pla
 `ensemble-then-sample` has one ratio of 1.11 outside the rows, with the second seed. The other
 methods have another aim: the spread of their networks is an eighth of the posterior's or less. Two
 seeds show what a run varies by; what has no row has not been run. One run of the wider network was
-told that its members had not mixed, by an R-hat of 1.20; it was right. The length of a step and the
-burn-in were chosen on the first two networks; the third was run afterwards, with nothing changed."""
+told that its members had not mixed, by an R-hat of 1.20; it was right. The length of a step and
+the burn-in were chosen on the first two networks; the third was run afterwards, with nothing
+changed."""
 CLOSING = """\
 `sghmc-pt`, `sgld` and `ensemble-then-sample` predict what the three chains together do more
 closely than a single chain does what the others do (a variation of .08 against .12). The other
